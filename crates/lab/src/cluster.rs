@@ -1,0 +1,236 @@
+//! A whole cluster: control plane, network and nodes in one world.
+
+use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+
+use anyhow::{Result, bail};
+use k8s_openapi::api::core::v1::{Node as NodeObject, ServiceAccount};
+use kube::{
+    Api, Client,
+    api::{Patch, PatchParams},
+};
+use serde_json::json;
+
+use crate::{
+    control_plane::{ControlPlane, Controllers, Files, Site},
+    disk::Disk,
+    forward::Forward,
+    image,
+    network::{CONTROL_PLANE, Network},
+    node::{API_PORT, Node},
+    preflight,
+    process::explain,
+    progress::Progress,
+    wait::{Wait, until},
+    world::World,
+};
+
+const READY_WITHIN: Duration = Duration::from_secs(180);
+const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
+
+/// The steps that [`Lab::start_in`] reports.
+pub const STEPS: usize = 6;
+
+/// What a lab consists of.
+#[derive(Clone, Debug)]
+pub struct Spec {
+    /// The nodes, at most 200.
+    pub nodes: Vec<NodeSpec>,
+    /// Who initialises them.
+    pub cloud_controller: CloudController,
+}
+
+/// A node and the virtual machine it stands for.
+#[derive(Clone, Debug)]
+pub struct NodeSpec {
+    /// Its name in Kubernetes.
+    pub name: String,
+    /// The virtual machine's UUID, in the usual form with dashes.
+    pub uuid: String,
+}
+
+/// Nodes start with the taint that says "no cloud controller has seen me yet".
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CloudController {
+    /// None runs in this lab: the lab removes the taint, so that pods can be scheduled.
+    Absent,
+    /// One will be installed: the taint stays until it removes it.
+    Expected,
+}
+
+impl Default for Spec {
+    fn default() -> Self {
+        let node = |number: u8| NodeSpec {
+            name: format!("node-{number}"),
+            uuid: format!("4230b1a0-5eed-4000-8000-00000000000{number}"),
+        };
+        Self { nodes: vec![node(1), node(2)], cloud_controller: CloudController::Absent }
+    }
+}
+
+/// A running cluster. Dropping it removes all of it.
+pub struct Lab {
+    nodes: Vec<Node>,
+    // Ended in this order: what listens before what it leads to.
+    _api: Forward,
+    control_plane: ControlPlane,
+    _network: Network,
+    world: Arc<World>,
+}
+
+impl Lab {
+    /// Starts a lab in a world of its own, for a test.
+    ///
+    /// # Errors
+    /// When the machine cannot run one (see [`preflight::check`]) or a part does not become ready.
+    pub async fn start(spec: &Spec) -> Result<Self> {
+        preflight::check()?;
+        Self::start_in(World::claim()?, spec, &Progress::silent()).await
+    }
+
+    /// Starts a lab in this world. Ready means: every node is Ready in Kubernetes.
+    ///
+    /// # Errors
+    /// As [`Lab::start`].
+    pub async fn start_in(world: World, spec: &Spec, progress: &Progress) -> Result<Self> {
+        let world = Arc::new(world);
+        let step = progress.step("images");
+        let images = write_images(&world)?;
+        step.done("pause, busybox, agnhost");
+
+        let step = progress.step("network");
+        let network = Network::create(&world)?;
+        network.forward_between_nodes()?;
+        let inside = SocketAddr::from((CONTROL_PLANE, API_PORT));
+        let outside = SocketAddr::from(([127, 0, 0, 1], world.port(0)));
+        let api = Forward::start(outside, network.namespace()?, inside)?;
+        step.done(&format!("API at {outside}"));
+
+        let site = Site { place: network.place(), listen: inside, from_machine: outside };
+        let files = Files::create(&world, &site)?;
+        let (control_plane, nodes) = tokio::try_join!(
+            ControlPlane::start_at(Arc::clone(&world), &site, &files, Controllers::All, progress),
+            boot_nodes(&world, &network, spec, &images, progress),
+        )?;
+        let mut lab = Self { nodes, _api: api, control_plane, _network: network, world };
+
+        let step = progress.step("kubelets");
+        for node in &mut lab.nodes {
+            node.join(&files)?;
+        }
+        step.done("started");
+        let step = progress.step("nodes Ready");
+        lab.wait_for_nodes(spec, &step).await?;
+        step.done(&lab.nodes.iter().map(Node::name).collect::<Vec<_>>().join(", "));
+        Ok(lab)
+    }
+
+    /// A client with all rights.
+    #[must_use]
+    pub fn client(&self) -> Client {
+        self.control_plane.client()
+    }
+
+    /// The cluster's API.
+    #[must_use]
+    pub fn control_plane(&self) -> &ControlPlane {
+        &self.control_plane
+    }
+
+    /// The nodes, in the order of the spec.
+    #[must_use]
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// Makes a disk that can be plugged into the nodes; `id` is its UUID as 32 hexadecimal digits.
+    ///
+    /// # Errors
+    /// When the id is taken or no loop device is to be had.
+    pub fn disk(&self, id: &str, bytes: u64) -> Result<Disk> {
+        if id.len() != 32 || !id.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            bail!("{id:?} is no disk id: 32 hexadecimal digits are");
+        }
+        Disk::create(&self.world, id, bytes)
+    }
+
+    /// Fails when one of the lab's processes has ended, with the end of its log.
+    ///
+    /// # Errors
+    /// Then.
+    pub fn check(&mut self) -> Result<()> {
+        self.control_plane.check()?;
+        self.nodes.iter_mut().try_for_each(Node::check)
+    }
+
+    async fn wait_for_nodes(&mut self, spec: &Spec, step: &crate::progress::Step<'_>) -> Result<()> {
+        let api: Api<NodeObject> = Api::all(self.client());
+        let accounts: Api<ServiceAccount> = Api::namespaced(self.client(), "default");
+        let waited = until("all nodes are Ready", READY_WITHIN, || {
+            let alive = self.check();
+            let (api, accounts) = (api.clone(), accounts.clone());
+            async move {
+                alive?;
+                let mut waiting = Vec::new();
+                for node in &spec.nodes {
+                    if let Some(reason) = not_ready(&api, &node.name, spec.cloud_controller).await? {
+                        waiting.push(format!("{}: {reason}", node.name));
+                    }
+                }
+                // Made by the controllers a moment after they start; without it no pod is admitted.
+                if accounts.get_opt("default").await?.is_none() {
+                    waiting.push("the namespace default has no service account".to_owned());
+                }
+                let seen = waiting.join("; ");
+                step.note(&seen);
+                Ok(if seen.is_empty() { Wait::Done(()) } else { Wait::NotYet(seen) })
+            }
+        });
+        let waited = waited.await;
+        explain(waited, self.nodes.iter_mut().flat_map(Node::daemons))
+    }
+}
+
+fn write_images(world: &World) -> Result<Vec<PathBuf>> {
+    let mut archives = Vec::new();
+    for (number, image) in image::standard()?.iter().enumerate() {
+        let archive = world.dir().join(format!("image-{number}.tar"));
+        image.write(&archive)?;
+        archives.push(archive);
+    }
+    Ok(archives)
+}
+
+async fn boot_nodes(
+    world: &Arc<World>,
+    network: &Network,
+    spec: &Spec,
+    images: &[PathBuf],
+    progress: &Progress,
+) -> Result<Vec<Node>> {
+    let step = progress.step("containerd");
+    let mut nodes = Vec::new();
+    for (number, node) in (1..=200).zip(&spec.nodes) {
+        nodes.push(Node::boot(world, network, &node.name, &node.uuid, number, images).await?);
+    }
+    step.done("runs on every node, images loaded");
+    Ok(nodes)
+}
+
+/// Why the node is not Ready; `None` when it is. Removes the taint where nobody else will.
+async fn not_ready(api: &Api<NodeObject>, name: &str, cloud: CloudController) -> Result<Option<String>> {
+    let Some(node) = api.get_opt(name).await? else { return Ok(Some("not registered".to_owned())) };
+    let taints = node.spec.and_then(|spec| spec.taints).unwrap_or_default();
+    if cloud == CloudController::Absent && taints.iter().any(|taint| taint.key == UNINITIALIZED) {
+        let rest: Vec<_> = taints.iter().filter(|taint| taint.key != UNINITIALIZED).collect();
+        let patch = json!({"metadata": {"resourceVersion": node.metadata.resource_version}, "spec": {"taints": rest}});
+        // Somebody else's change in between is seen again by the next look.
+        api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.ok();
+        return Ok(Some("has the taint of an uninitialized node".to_owned()));
+    }
+    let conditions = node.status.and_then(|status| status.conditions).unwrap_or_default();
+    Ok(match conditions.into_iter().find(|condition| condition.type_ == "Ready") {
+        Some(ready) if ready.status == "True" => None,
+        Some(ready) => Some(ready.message.unwrap_or(ready.status)),
+        None => Some("has no Ready condition".to_owned()),
+    })
+}

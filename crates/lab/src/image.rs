@@ -1,0 +1,319 @@
+//! Container images made from files on disk, without a container engine.
+//!
+//! The archive is an OCI image layout in a tar file with one uncompressed layer. Equal input gives
+//! equal bytes: entries are sorted, owned by root and dated to the epoch.
+
+use std::{
+    collections::BTreeMap,
+    fmt::Write as _,
+    fs::{self, File},
+    io::{self, BufWriter, Read, Write},
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Context, Result, bail};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use tar::{Builder, EntryType, Header};
+
+use crate::{components, process::run};
+
+/// What an image holds and how its program starts.
+#[derive(Clone, Debug)]
+pub struct Image {
+    name: String,
+    entries: BTreeMap<PathBuf, Entry>,
+    entrypoint: Vec<String>,
+}
+
+#[derive(Clone, Debug)]
+enum Entry {
+    Directory { mode: u32 },
+    File { source: PathBuf, mode: u32 },
+    Link { target: String },
+}
+
+impl Image {
+    /// An empty image under its full name, such as `registry.k8s.io/pause:3.10`.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self { name: name.into(), entries: BTreeMap::new(), entrypoint: Vec::new() }
+    }
+
+    /// The image's full name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Adds a program at an absolute path, with the directories above it.
+    #[must_use]
+    pub fn program(self, path: &str, source: &Path) -> Self {
+        self.entry(path, Entry::File { source: source.to_owned(), mode: 0o755 })
+    }
+
+    /// Adds a symbolic link at an absolute path.
+    #[must_use]
+    pub fn link(self, path: &str, target: &str) -> Self {
+        self.entry(path, Entry::Link { target: target.to_owned() })
+    }
+
+    /// Adds a directory at an absolute path, with this mode.
+    #[must_use]
+    pub fn directory(self, path: &str, mode: u32) -> Self {
+        self.entry(path, Entry::Directory { mode })
+    }
+
+    /// What runs when a pod names no command.
+    #[must_use]
+    pub fn entrypoint(mut self, words: &[&str]) -> Self {
+        self.entrypoint = words.iter().map(|word| (*word).to_owned()).collect();
+        self
+    }
+
+    fn entry(mut self, path: &str, entry: Entry) -> Self {
+        let path = PathBuf::from(path.trim_start_matches('/'));
+        for above in path.ancestors().skip(1).filter(|above| !above.as_os_str().is_empty()) {
+            self.entries.entry(above.to_owned()).or_insert(Entry::Directory { mode: 0o755 });
+        }
+        self.entries.insert(path, entry);
+        self
+    }
+
+    /// Writes the archive and returns the image's digest, `sha256:…`.
+    ///
+    /// # Errors
+    /// When a source cannot be read or the archive cannot be written.
+    pub fn write(&self, archive: &Path) -> Result<String> {
+        // A blob is named by its digest, which is known only after the layer has been written once.
+        let scratch = archive.with_extension("layer");
+        let layer = self.write_layer(&scratch).with_context(|| format!("cannot make the image {}", self.name))?;
+        let manifest = self
+            .assemble(archive, &scratch, &layer)
+            .with_context(|| format!("cannot write the image archive {}", archive.display()));
+        fs::remove_file(&scratch)?;
+        manifest
+    }
+
+    fn write_layer(&self, path: &Path) -> Result<Blob> {
+        let mut layer = Builder::new(Hashing::new(BufWriter::new(File::create(path)?)));
+        for (path, entry) in &self.entries {
+            match entry {
+                Entry::Directory { mode } => {
+                    append(&mut layer, path, &mut header(EntryType::Directory, *mode, 0), io::empty())?;
+                }
+                Entry::File { source, mode } => {
+                    let file = File::open(source).with_context(|| format!("cannot read {}", source.display()))?;
+                    let size = file.metadata()?.len();
+                    append(&mut layer, path, &mut header(EntryType::Regular, *mode, size), file)?;
+                }
+                Entry::Link { target } => {
+                    layer.append_link(&mut header(EntryType::Symlink, 0o777, 0), path, target)?;
+                }
+            }
+        }
+        layer.into_inner()?.finish()
+    }
+
+    fn assemble(&self, archive: &Path, layer_file: &Path, layer: &Blob) -> Result<String> {
+        let architecture = match std::env::consts::ARCH {
+            "x86_64" => "amd64",
+            "aarch64" => "arm64",
+            other => other,
+        };
+        let config = json!({
+            "architecture": architecture,
+            "os": "linux",
+            "config": {"Entrypoint": self.entrypoint, "Env": ["PATH=/bin:/usr/bin:/sbin:/usr/sbin"]},
+            "rootfs": {"type": "layers", "diff_ids": [layer.digest]},
+        });
+        let (config, config_bytes) = Blob::of(&config)?;
+        let (manifest, manifest_bytes) = Blob::of(&json!({
+            "schemaVersion": 2,
+            "mediaType": "application/vnd.oci.image.manifest.v1+json",
+            "config": config.descriptor("application/vnd.oci.image.config.v1+json"),
+            "layers": [layer.descriptor("application/vnd.oci.image.layer.v1.tar")],
+        }))?;
+        let mut entry = manifest.descriptor("application/vnd.oci.image.manifest.v1+json");
+        entry["annotations"] = json!({"io.containerd.image.name": self.name});
+        let index = serde_json::to_vec(&json!({"schemaVersion": 2, "manifests": [entry]}))?;
+
+        let mut out = Builder::new(BufWriter::new(File::create(archive)?));
+        let mut add = |path: &str, size: u64, content: &mut dyn Read| {
+            append(&mut out, Path::new(path), &mut header(EntryType::Regular, 0o644, size), content)
+        };
+        add("oci-layout", 30, &mut &br#"{"imageLayoutVersion":"1.0.0"}"#[..])?;
+        add("index.json", index.len() as u64, &mut &index[..])?;
+        add(&manifest.path(), manifest.size, &mut &manifest_bytes[..])?;
+        add(&config.path(), config.size, &mut &config_bytes[..])?;
+        add(&layer.path(), layer.size, &mut File::open(layer_file)?)?;
+        out.into_inner()?.flush()?;
+        Ok(manifest.digest)
+    }
+}
+
+/// The images that every node has, under the names that Kubernetes' own tests expect.
+///
+/// # Errors
+/// When agnhost is not built or the machine's busybox is not a static program.
+pub fn standard() -> Result<Vec<Image>> {
+    let busybox = Path::new("/usr/bin/busybox");
+    let program = fs::read(busybox).with_context(|| format!("cannot read {}", busybox.display()))?;
+    if needs_loader(&program) {
+        bail!(
+            "{} needs shared libraries and cannot run in an image; install the package busybox-static",
+            busybox.display()
+        );
+    }
+    let applets = run(Command::new(busybox).arg("--list"))?;
+    // Debian's static wget crashes while it looks for a name service; better none than that.
+    let applets: Vec<&str> = applets.lines().filter(|applet| *applet != "wget").collect();
+    let shell = |name: &str| {
+        let image = Image::new(name).directory("/tmp", 0o1777);
+        let image = applets.iter().fold(image, |image, applet| image.link(&format!("/bin/{applet}"), "busybox"));
+        image.program("/bin/busybox", busybox)
+    };
+    // A pod's first process: waits, and reaps what its containers leave when they share processes.
+    let idle = "trap 'exit 0' TERM INT; while :; do sleep 86400 & wait $!; done";
+    Ok(vec![
+        shell(PAUSE).entrypoint(&["/bin/sh", "-c", idle]),
+        shell(BUSYBOX).entrypoint(&["/bin/sh"]),
+        shell(AGNHOST).program("/agnhost", &components::binary("agnhost")?).entrypoint(&["/agnhost"]),
+    ])
+}
+
+/// The sandbox image of a pod.
+pub const PAUSE: &str = "registry.k8s.io/pause:3.10.2";
+/// A small shell.
+pub const BUSYBOX: &str = "registry.k8s.io/e2e-test-images/busybox:1.37.0-1";
+/// Kubernetes' test program of many tricks.
+pub const AGNHOST: &str = "registry.k8s.io/e2e-test-images/agnhost:2.63.0";
+
+/// Whether a 64-bit ELF program asks for a dynamic loader (a program header of type PT_INTERP).
+fn needs_loader(program: &[u8]) -> bool {
+    let number = |at: usize, bytes: usize| {
+        let field = program.get(at..at + bytes)?;
+        Some(field.iter().rev().fold(0_usize, |value, byte| value << 8 | usize::from(*byte)))
+    };
+    let headers = || {
+        let (table, size, count) = (number(0x20, 8)?, number(0x36, 2)?, number(0x38, 2)?);
+        (0..count).map(|index| number(table + index * size, 4)).collect::<Option<Vec<_>>>()
+    };
+    headers().is_some_and(|kinds| kinds.contains(&3))
+}
+
+struct Blob {
+    digest: String,
+    size: u64,
+}
+
+impl Blob {
+    fn of(value: &Value) -> Result<(Self, Vec<u8>)> {
+        let bytes = serde_json::to_vec(value)?;
+        let mut hashing = Hashing::new(io::sink());
+        hashing.write_all(&bytes)?;
+        Ok((hashing.finish()?, bytes))
+    }
+
+    fn path(&self) -> String {
+        format!("blobs/{}", self.digest.replace(':', "/"))
+    }
+
+    fn descriptor(&self, media_type: &str) -> Value {
+        json!({"mediaType": media_type, "digest": self.digest, "size": self.size})
+    }
+}
+
+/// Counts and hashes what passes through.
+struct Hashing<W> {
+    to: W,
+    digest: Sha256,
+    size: u64,
+}
+
+impl<W: Write> Hashing<W> {
+    fn new(to: W) -> Self {
+        Self { to, digest: Sha256::new(), size: 0 }
+    }
+
+    fn finish(mut self) -> Result<Blob> {
+        self.to.flush()?;
+        let mut digest = "sha256:".to_owned();
+        for byte in self.digest.finalize() {
+            write!(digest, "{byte:02x}")?;
+        }
+        Ok(Blob { digest, size: self.size })
+    }
+}
+
+impl<W: Write> Write for Hashing<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.to.write(bytes)?;
+        self.digest.update(&bytes[..written]);
+        self.size += written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.to.flush()
+    }
+}
+
+fn header(kind: EntryType, mode: u32, size: u64) -> Header {
+    let mut header = Header::new_ustar();
+    header.set_entry_type(kind);
+    header.set_mode(mode);
+    header.set_size(size);
+    header.set_uid(0);
+    header.set_gid(0);
+    header.set_mtime(0);
+    header
+}
+
+fn append<W: Write>(to: &mut Builder<W>, path: &Path, header: &mut Header, content: impl Read) -> io::Result<()> {
+    to.append_data(header, path, content)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn digest(image: &Image) -> String {
+        let dir = tempfile::tempdir().unwrap();
+        image.write(&dir.path().join("image.tar")).unwrap()
+    }
+
+    fn example(content: &str) -> (tempfile::TempDir, Image) {
+        let dir = tempfile::tempdir().unwrap();
+        let program = dir.path().join("program");
+        fs::write(&program, content).unwrap();
+        let image = Image::new("example/one:1").program("/usr/bin/program", &program).link("/bin/p", "../usr/bin/program");
+        (dir, image)
+    }
+
+    #[test]
+    fn equal_input_gives_equal_bytes() {
+        let (one_dir, one) = example("#!/bin/sh\n");
+        let (two_dir, two) = example("#!/bin/sh\n");
+        let (a, b) = (one_dir.path().join("a.tar"), two_dir.path().join("b.tar"));
+        assert_eq!(one.write(&a).unwrap(), two.write(&b).unwrap());
+        assert_eq!(fs::read(a).unwrap(), fs::read(b).unwrap());
+    }
+
+    #[test]
+    fn the_digest_follows_content_and_entrypoint_but_not_the_name() {
+        let (_dir, one) = example("one");
+        let (_other_dir, other) = example("two");
+        assert_ne!(digest(&one), digest(&other));
+        assert_ne!(digest(&one), digest(&one.clone().entrypoint(&["/bin/p"])));
+        assert_eq!(digest(&one), digest(&Image { name: "example/two:1".to_owned(), ..one.clone() }));
+    }
+
+    #[test]
+    fn a_missing_source_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let image = Image::new("example/one:1").program("/p", Path::new("/no/such/program"));
+        let error = image.write(&dir.path().join("image.tar")).unwrap_err();
+        assert!(format!("{error:#}").contains("/no/such/program"), "{error:#}");
+    }
+}

@@ -1,0 +1,8 @@
+//! b
+use anyhow::Result;
+#[derive(clap::Subcommand)]
+pub(crate) enum Bench {
+    /// l
+    Lab,
+}
+pub(crate) fn run(_c: &Bench) -> Result<()> { Ok(()) }

@@ -1,0 +1,3 @@
+//! d
+use anyhow::Result;
+pub(crate) fn run() -> Result<()> { Ok(()) }

@@ -1,0 +1,25 @@
+//! `cargo xtask e2e`: Kubernetes' own storage suite.
+
+use anyhow::{Result, bail};
+
+use crate::{lab_commands, output::say};
+
+#[derive(clap::Args)]
+pub(crate) struct E2e {
+    /// Only name the specs that apply to the driver
+    #[arg(long)]
+    list: bool,
+}
+
+pub(crate) fn run(command: &E2e) -> Result<()> {
+    lab_commands::build()?;
+    let specs = lab::storage_suite::specs()?;
+    for spec in &specs {
+        say(spec);
+    }
+    say(&format!("{} specs apply to the driver.", specs.len()));
+    if !command.list {
+        bail!("there is no CSI driver to run them against yet (see the status table in README.md); `--list` only names them");
+    }
+    Ok(())
+}

@@ -1,0 +1,221 @@
+//! `cargo xtask lab`: a lab that survives the shell, and what one asks about it.
+//!
+//! The lab belongs to a supervisor, a process of its own that `up` leaves behind. Its death, however
+//! it comes, is the death of the lab; `down` ends it and removes what is left.
+
+use std::{
+    fs::File,
+    io::{BufRead, BufReader, Write},
+    path::Path,
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, bail};
+use clap::Subcommand;
+use lab::{CloudController, Lab, Progress, Spec, World, components, packages, preflight, reap};
+use rustix::process::{Pid, Signal};
+
+use crate::output::{complain, say, table};
+
+#[derive(Subcommand)]
+pub(crate) enum LabCommand {
+    /// Installs the packages and builds the components that a lab needs
+    Build,
+    /// Starts a control plane and two nodes, and leaves them running
+    Up {
+        /// Keep the taint of uninitialized nodes: a cloud controller will be installed
+        #[arg(long)]
+        expect_cloud_controller: bool,
+    },
+    /// Removes the lab with everything it made
+    Down,
+    /// Shows every process of the lab
+    Status,
+    /// Holds the lab; started by `up`
+    #[command(hide = true)]
+    Serve {
+        #[arg(long)]
+        expect_cloud_controller: bool,
+    },
+}
+
+/// A second lab would be a second world of the same name.
+#[derive(Debug)]
+pub(crate) struct AlreadyRunning;
+
+impl std::error::Error for AlreadyRunning {}
+
+impl std::fmt::Display for AlreadyRunning {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            out,
+            "a lab is running already; `cargo xtask lab status` shows it, `make lab-down` removes it.\n{}",
+            environment()
+        )
+    }
+}
+
+pub(crate) fn run(command: &LabCommand) -> Result<()> {
+    match command {
+        LabCommand::Build => build(),
+        LabCommand::Up { expect_cloud_controller } => up(*expect_cloud_controller),
+        LabCommand::Down => down(),
+        LabCommand::Status => status(),
+        LabCommand::Serve { expect_cloud_controller } => serve(*expect_cloud_controller),
+    }
+}
+
+/// Makes sure that packages and components are there.
+pub(crate) fn build() -> Result<()> {
+    let progress = Progress::shown(1 + components::MODULES.len());
+    packages::install(&progress)?;
+    components::build(&progress)
+}
+
+fn up(expect_cloud_controller: bool) -> Result<()> {
+    if lab::owner(lab::LAB)?.is_some() {
+        bail!(AlreadyRunning);
+    }
+    if !rustix::process::getuid().is_root() {
+        // Before the long build: nothing of it could be used.
+        preflight::check()?;
+    }
+    build()?;
+    preflight::check()?;
+    let mut supervisor = Command::new(std::env::current_exe()?);
+    supervisor.args(["lab", "serve"]).stdin(Stdio::null()).stdout(Stdio::piped());
+    if expect_cloud_controller {
+        supervisor.arg("--expect-cloud-controller");
+    }
+    let mut supervisor = supervisor.spawn().context("cannot start the lab's supervisor")?;
+    let output = supervisor.stdout.take().context("the supervisor has no output")?;
+    let mut line = String::new();
+    BufReader::new(output).read_line(&mut line)?;
+    if line.trim() != "ready" {
+        let status = supervisor.wait()?;
+        // It has said why on our standard error.
+        bail!("the lab did not start ({status})");
+    }
+    let taint = match expect_cloud_controller {
+        true => "The nodes wait for a cloud controller: they carry the uninitialized taint.\n",
+        false => "",
+    };
+    say(&format!(
+        "\nThe lab is up. {taint}\n{}\n\nTry:\n  \
+         kubectl get nodes -o wide\n  \
+         kubectl run hello --image={} -- netexec\n  \
+         kubectl get pods -o wide --watch\n  \
+         cargo xtask lab status\n  \
+         make lab-down",
+        environment(),
+        lab::image::AGNHOST
+    ));
+    Ok(())
+}
+
+/// What a shell needs to use the lab.
+fn environment() -> String {
+    let kubeconfig = lab::state_dir().join(lab::LAB).join("kubeconfig");
+    let kubectl = components::binary("kubectl").ok();
+    let bin = kubectl.as_deref().and_then(Path::parent).unwrap_or(Path::new(""));
+    format!("export KUBECONFIG={}\nexport PATH={}:$PATH", kubeconfig.display(), bin.display())
+}
+
+/// Until the lab is ready this process is one of the caller's: Ctrl-C ends both, and the kernel ends
+/// the lab's processes with it. Then it leaves the caller's session and outlives its shell.
+fn serve(expect_cloud_controller: bool) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let Some(world) = World::claim_lab()? else { bail!(AlreadyRunning) };
+        let mut spec = Spec::default();
+        if expect_cloud_controller {
+            spec.cloud_controller = CloudController::Expected;
+        }
+        let log = File::create(world.dir().join("logs/supervisor.log"))?;
+        let lab = Lab::start_in(world, &spec, &Progress::shown(lab::STEPS)).await?;
+        rustix::process::setsid()?;
+        let mut asked = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
+        {
+            let mut out = std::io::stdout().lock();
+            out.write_all(b"ready\n")?;
+            out.flush()?;
+        }
+        rustix::stdio::dup2_stdout(&log)?;
+        rustix::stdio::dup2_stderr(&log)?;
+        asked.recv().await;
+        drop(lab);
+        Ok(())
+    })
+}
+
+fn down() -> Result<()> {
+    match lab::owner(lab::LAB)? {
+        None => say("No lab is running."),
+        Some(supervisor) => {
+            end(supervisor)?;
+            say("The lab is gone: processes, mounts, loop devices, namespaces, cgroups and files.");
+        }
+    }
+    for world in reap::abandoned_worlds()? {
+        say(&format!("Removed the world {world}, whose owner had died."));
+    }
+    Ok(())
+}
+
+/// Asks the supervisor to end, and insists after a minute; the reaper removes what it could not.
+fn end(supervisor: u32) -> Result<()> {
+    let pid = i32::try_from(supervisor).ok().and_then(Pid::from_raw).context("the supervisor's process id is invalid")?;
+    let started = Instant::now();
+    let mut signal = Signal::TERM;
+    while lab::owner(lab::LAB)?.is_some() {
+        if rustix::process::kill_process(pid, signal).is_err() {
+            break;
+        }
+        wait_a_little();
+        match started.elapsed().as_secs() {
+            0..60 => {}
+            60..120 => signal = Signal::KILL,
+            _ => bail!("the lab's supervisor (process {supervisor}) does not end"),
+        }
+    }
+    Ok(())
+}
+
+#[expect(clippy::disallowed_methods, reason = "a bounded poll for the end of another process")]
+fn wait_a_little() {
+    std::thread::sleep(Duration::from_millis(50));
+}
+
+fn status() -> Result<()> {
+    let Some(supervisor) = lab::owner(lab::LAB)? else {
+        complain("No lab is running; `make lab` starts one.");
+        return Ok(());
+    };
+    let header = ["COMPONENT", "STATE", "VERSION", "PID", "RSS", "LOG"];
+    let mut rows = vec![header.map(str::to_owned).to_vec()];
+    for process in reap::processes_of(lab::LAB)? {
+        let state = if process.is_alive() { "running" } else { "ended" };
+        let memory = process.resident_bytes().map_or_else(|| "-".to_owned(), |bytes| format!("{} MB", bytes / 1_000_000));
+        rows.push(vec![
+            process.name.clone(),
+            state.to_owned(),
+            process.program().as_deref().and_then(version).unwrap_or_else(|| "-".to_owned()),
+            process.pid.to_string(),
+            memory,
+            process.log.display().to_string(),
+        ]);
+    }
+    say(&table(&rows));
+    say(&format!("\nsupervisor: process {supervisor}\n{}", environment()));
+    Ok(())
+}
+
+/// What the program itself says; the lab's helpers (`sleep`, `bash`) have no version of interest.
+fn version(program: &Path) -> Option<String> {
+    let name = program.file_name()?.to_str()?;
+    let file = components::binary(name).ok().or_else(|| (name == "containerd").then(|| program.to_owned()))?;
+    let text = lab::run(Command::new(file).arg("--version")).ok()?;
+    let looks_like_one = |word: &&str| word.trim_start_matches('v').starts_with(|first: char| first.is_ascii_digit());
+    text.split_whitespace().find(|word| looks_like_one(word) && word.contains('.')).map(str::to_owned)
+}

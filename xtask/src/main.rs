@@ -1,0 +1,73 @@
+//! The project's own commands, behind `cargo xtask`. The Makefile calls these and nothing else.
+
+mod bench;
+mod demo;
+mod e2e;
+mod lab_commands;
+mod output;
+mod suite;
+#[cfg(test)]
+mod tidy;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use lab::preflight::Unmet;
+
+use crate::output::complain;
+
+/// The project's commands.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask", disable_help_subcommand = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// A real Kubernetes on this machine
+    #[command(subcommand)]
+    Lab(lab_commands::LabCommand),
+    /// Formatting, lints and unit tests: the quick subset of `test`
+    Check,
+    /// Everything: set-up, formatting, lints, unit tests, tests against real parts
+    Test,
+    /// Shows what the project can do so far, on this machine
+    Demo,
+    /// Kubernetes' own storage suite
+    E2e(e2e::E2e),
+    /// Measures, prints a table and writes target/bench/*.json
+    #[command(subcommand)]
+    Bench(bench::Bench),
+}
+
+fn main() -> ExitCode {
+    let command = Arguments::parse().command;
+    let answer = match command {
+        Command::Lab(command) => lab_commands::run(&command),
+        Command::Check => suite::check(),
+        Command::Test => suite::test(),
+        Command::Demo => demo::run(),
+        Command::E2e(command) => e2e::run(&command),
+        Command::Bench(command) => bench::run(&command),
+    };
+    match answer {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            complain(&format!("error: {error:#}"));
+            exit_code(&error)
+        }
+    }
+}
+
+/// 1: it failed. 2: wrong use (clap's own). 3: this machine cannot do it. 4: a lab is running already.
+fn exit_code(error: &anyhow::Error) -> ExitCode {
+    if error.downcast_ref::<Unmet>().is_some() {
+        ExitCode::from(3)
+    } else if error.downcast_ref::<lab_commands::AlreadyRunning>().is_some() {
+        ExitCode::from(4)
+    } else {
+        ExitCode::FAILURE
+    }
+}

@@ -1,0 +1,68 @@
+//! `cargo xtask check` and `cargo xtask test`: the gates, in the order in which they are cheap.
+
+use std::process::Command;
+
+use anyhow::{Result, bail};
+
+use crate::{lab_commands, output::say};
+
+/// Tests with this in their name start nodes, and so need root.
+const NODES: &str = "nodes::";
+
+/// The quick subset: no component is built or started.
+pub(crate) fn check() -> Result<()> {
+    lints()?;
+    cargo("unit tests", &["test", "--workspace", "--lib", "--bins"])
+}
+
+/// Everything, with its own set-up.
+pub(crate) fn test() -> Result<()> {
+    let root = rustix::process::getuid().is_root();
+    let skip_nodes = std::env::var("NODES").is_ok_and(|value| value == "skip");
+    lints()?;
+    heading("set-up");
+    if root {
+        lab_commands::build()?;
+    } else {
+        lab::components::build(&lab::Progress::shown(lab::components::MODULES.len()))?;
+    }
+    let mut arguments = vec!["test", "--workspace"];
+    if !root || skip_nodes {
+        arguments.extend(["--", "--skip", NODES]);
+    }
+    cargo("tests", &arguments)?;
+    if !root || skip_nodes {
+        say("\nNot run, because nodes need root:");
+        not_run()?;
+        if !skip_nodes {
+            bail!("tests were left out; run `make test` as root, or say `make test NODES=skip` to accept that");
+        }
+    }
+    Ok(())
+}
+
+fn lints() -> Result<()> {
+    cargo("formatting", &["fmt", "--all", "--check"])?;
+    cargo("lints", &["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"])
+}
+
+fn not_run() -> Result<()> {
+    let listing = lab::run(Command::new("cargo").args(["test", "--quiet", "--workspace", "--", "--list", NODES]))?;
+    for test in listing.lines().filter_map(|line| line.strip_suffix(": test")) {
+        say(&format!("  {test}"));
+    }
+    Ok(())
+}
+
+fn cargo(what: &str, arguments: &[&str]) -> Result<()> {
+    heading(what);
+    let status = Command::new("cargo").args(arguments).status()?;
+    if !status.success() {
+        bail!("{what} failed: `cargo {}`", arguments.join(" "));
+    }
+    Ok(())
+}
+
+fn heading(what: &str) {
+    say(&format!("\n=== {what}"));
+}
