@@ -1,8 +1,132 @@
-//! b
-use anyhow::Result;
+//! `cargo xtask bench`: figures that anyone can measure again, as a table and as JSON.
+
+use std::{
+    fs,
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result};
+use lab::{ControlPlane, Lab, Progress, Spec, World, components, preflight};
+use serde_json::{Value, json};
+
+use crate::{
+    lab_commands,
+    output::{complain, say, table},
+};
+
 #[derive(clap::Subcommand)]
 pub(crate) enum Bench {
-    /// l
-    Lab,
+    /// How long the lab takes to start, and what it weighs
+    Lab {
+        /// How often to start each
+        #[arg(long, default_value_t = 3)]
+        runs: usize,
+        /// Also build all components with empty Go caches (takes long)
+        #[arg(long)]
+        cold: bool,
+    },
 }
-pub(crate) fn run(_c: &Bench) -> Result<()> { Ok(()) }
+
+pub(crate) fn run(command: &Bench) -> Result<()> {
+    let Bench::Lab { runs, cold } = command;
+    lab_commands::build()?;
+    preflight::check()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let mut figures = runtime.block_on(lab_figures((*runs).max(1)))?;
+    if *cold {
+        figures.push(cold_build()?);
+    }
+    report("lab", &figures)
+}
+
+struct Figure {
+    name: &'static str,
+    bound: f64,
+    unit: &'static str,
+    values: Vec<f64>,
+}
+
+impl Figure {
+    fn median(&self) -> f64 {
+        let mut sorted = self.values.clone();
+        sorted.sort_by(f64::total_cmp);
+        sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN)
+    }
+}
+
+async fn lab_figures(runs: usize) -> Result<Vec<Figure>> {
+    let mut api =
+        Figure { name: "API-only control plane ready", bound: 4.0, unit: "s", values: vec![] };
+    let mut full =
+        Figure { name: "two nodes Ready, warm binaries", bound: 30.0, unit: "s", values: vec![] };
+    let mut down = Figure { name: "lab removed", bound: 30.0, unit: "s", values: vec![] };
+    let mut memory = Figure {
+        name: "memory of an API-only control plane",
+        bound: 500.0,
+        unit: "MB",
+        values: vec![],
+    };
+    for run in 1..=runs {
+        complain(&format!("run {run} of {runs}"));
+        let started = Instant::now();
+        let plane = ControlPlane::start().await?;
+        api.values.push(started.elapsed().as_secs_f64());
+        let processes = lab::reap::processes_of(plane.world().name())?;
+        let bytes: u64 = processes.iter().filter_map(lab::ProcessRecord::resident_bytes).sum();
+        memory.values.push((bytes / 1_000_000) as f64);
+        drop(plane);
+
+        let started = Instant::now();
+        let lab = Lab::start_in(World::claim()?, &Spec::default(), &Progress::silent()).await?;
+        full.values.push(started.elapsed().as_secs_f64());
+        let started = Instant::now();
+        drop(lab);
+        down.values.push(started.elapsed().as_secs_f64());
+    }
+    Ok(vec![api, memory, full, down])
+}
+
+/// With empty caches of Go, also its module cache: what a new machine does.
+fn cold_build() -> Result<Figure> {
+    let scratch = std::env::temp_dir().join(format!("vsphere-drivers-cold-{}", std::process::id()));
+    let started = Instant::now();
+    let progress = Progress::shown(components::MODULES.len());
+    let built = components::build_cold(&scratch, &progress);
+    let elapsed = started.elapsed();
+    // Go makes its module cache read-only.
+    lab::run(std::process::Command::new("chmod").args(["-R", "u+w"]).arg(&scratch)).ok();
+    fs::remove_dir_all(&scratch).ok();
+    built?;
+    let minutes = elapsed.div_f64(Duration::from_secs(60).as_secs_f64()).as_secs_f64();
+    Ok(Figure {
+        name: "components from cold caches",
+        bound: 15.0,
+        unit: "min",
+        values: vec![minutes],
+    })
+}
+
+fn report(name: &str, figures: &[Figure]) -> Result<()> {
+    let mut rows = vec![["MEASURE", "MEDIAN", "BOUND", "RUNS"].map(str::to_owned).to_vec()];
+    let mut json = Vec::new();
+    for figure in figures {
+        let Figure { name, bound, unit, values } = figure;
+        let each: Vec<String> = values.iter().map(|value| format!("{value:.1}")).collect();
+        rows.push(vec![
+            (*name).to_owned(),
+            format!("{:.1} {unit}", figure.median()),
+            format!("{bound} {unit}"),
+            each.join(" "),
+        ]);
+        json.push(json!({"measure": name, "unit": unit, "median": figure.median(), "bound": bound, "runs": values}));
+    }
+    say(&table(&rows));
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/bench");
+    fs::create_dir_all(&dir)?;
+    let file = dir.join(format!("{name}.json"));
+    let text = serde_json::to_string_pretty(&Value::Array(json))?;
+    fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
+    say(&format!("written to target/bench/{name}.json"));
+    Ok(())
+}

@@ -19,7 +19,9 @@ pub(crate) fn run(command: &E2e) -> Result<()> {
     }
     say(&format!("{} specs apply to the driver.", specs.len()));
     if !command.list {
-        bail!("there is no CSI driver to run them against yet (see the status table in README.md); `--list` only names them");
+        bail!(
+            "there is no CSI driver to run them against yet (see the status table in README.md); `--list` only names them"
+        );
     }
     Ok(())
 }

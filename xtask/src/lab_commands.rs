@@ -165,7 +165,10 @@ fn down() -> Result<()> {
 
 /// Asks the supervisor to end, and insists after a minute; the reaper removes what it could not.
 fn end(supervisor: u32) -> Result<()> {
-    let pid = i32::try_from(supervisor).ok().and_then(Pid::from_raw).context("the supervisor's process id is invalid")?;
+    let pid = i32::try_from(supervisor)
+        .ok()
+        .and_then(Pid::from_raw)
+        .context("the supervisor's process id is invalid")?;
     let started = Instant::now();
     let mut signal = Signal::TERM;
     while lab::owner(lab::LAB)?.is_some() {
@@ -196,7 +199,9 @@ fn status() -> Result<()> {
     let mut rows = vec![header.map(str::to_owned).to_vec()];
     for process in reap::processes_of(lab::LAB)? {
         let state = if process.is_alive() { "running" } else { "ended" };
-        let memory = process.resident_bytes().map_or_else(|| "-".to_owned(), |bytes| format!("{} MB", bytes / 1_000_000));
+        let memory = process
+            .resident_bytes()
+            .map_or_else(|| "-".to_owned(), |bytes| format!("{} MB", bytes / 1_000_000));
         rows.push(vec![
             process.name.clone(),
             state.to_owned(),
@@ -214,8 +219,14 @@ fn status() -> Result<()> {
 /// What the program itself says; the lab's helpers (`sleep`, `bash`) have no version of interest.
 fn version(program: &Path) -> Option<String> {
     let name = program.file_name()?.to_str()?;
-    let file = components::binary(name).ok().or_else(|| (name == "containerd").then(|| program.to_owned()))?;
+    let file = components::binary(name)
+        .ok()
+        .or_else(|| (name == "containerd").then(|| program.to_owned()))?;
     let text = lab::run(Command::new(file).arg("--version")).ok()?;
-    let looks_like_one = |word: &&str| word.trim_start_matches('v').starts_with(|first: char| first.is_ascii_digit());
-    text.split_whitespace().find(|word| looks_like_one(word) && word.contains('.')).map(str::to_owned)
+    let looks_like_one = |word: &&str| {
+        word.trim_start_matches('v').starts_with(|first: char| first.is_ascii_digit())
+    };
+    text.split_whitespace()
+        .find(|word| looks_like_one(word) && word.contains('.'))
+        .map(str::to_owned)
 }

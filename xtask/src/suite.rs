@@ -35,7 +35,9 @@ pub(crate) fn test() -> Result<()> {
         say("\nNot run, because nodes need root:");
         not_run()?;
         if !skip_nodes {
-            bail!("tests were left out; run `make test` as root, or say `make test NODES=skip` to accept that");
+            bail!(
+                "tests were left out; run `make test` as root, or say `make test NODES=skip` to accept that"
+            );
         }
     }
     Ok(())
@@ -47,7 +49,14 @@ fn lints() -> Result<()> {
 }
 
 fn not_run() -> Result<()> {
-    let listing = lab::run(Command::new("cargo").args(["test", "--quiet", "--workspace", "--", "--list", NODES]))?;
+    let listing = lab::run(Command::new("cargo").args([
+        "test",
+        "--quiet",
+        "--workspace",
+        "--",
+        "--list",
+        NODES,
+    ]))?;
     for test in listing.lines().filter_map(|line| line.strip_suffix(": test")) {
         say(&format!("  {test}"));
     }

@@ -1,7 +1,6 @@
 //! The cgroup of a node, below one that carries its world's name; both cgroup versions.
 
 use std::{
-    ffi::OsStr,
     fs, io,
     path::{Path, PathBuf},
 };
@@ -12,20 +11,27 @@ const TOP: &str = "/sys/fs/cgroup";
 const ALL_WORLDS: &str = "vsphere-lab";
 
 /// The path of a node's cgroup, as the kubelet wants it.
-pub(crate) fn of_node(world: &str, node: &str) -> String {
-    format!("/{ALL_WORLDS}/{world}/{node}")
+pub(crate) fn of_node(world: &Path, node: &str) -> String {
+    format!("/{ALL_WORLDS}/{}/{node}", of_world(world))
+}
+
+/// Named after the whole directory: two state directories may have worlds of the same name.
+fn of_world(dir: &Path) -> String {
+    dir.display().to_string().trim_start_matches('/').replace('/', "-")
 }
 
 /// Makes the cgroup of a node in every hierarchy, ready to hold pods.
-pub(crate) fn create(world: &str, node: &str) -> Result<()> {
+pub(crate) fn create(world: &Path, node: &str) -> Result<()> {
+    let world = of_world(world);
     for hierarchy in hierarchies() {
         let mut dir = hierarchy;
-        for part in [ALL_WORLDS, world, node] {
+        for part in [ALL_WORLDS, world.as_str(), node] {
             hand_down_controllers(&dir);
             let below = dir.join(part);
             match fs::create_dir(&below) {
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                    return Err(error).with_context(|| format!("cannot make the cgroup {}", below.display()));
+                    return Err(error)
+                        .with_context(|| format!("cannot make the cgroup {}", below.display()));
                 }
                 _ => {}
             }
@@ -42,10 +48,10 @@ pub(crate) fn create(world: &str, node: &str) -> Result<()> {
 }
 
 /// Removes the cgroups of a world. An error means that the kernel is not done with one yet: try again.
-pub(crate) fn remove(world: &OsStr) -> io::Result<()> {
+pub(crate) fn remove(world: &Path) -> io::Result<()> {
     for hierarchy in hierarchies() {
         let shared = hierarchy.join(ALL_WORLDS);
-        let own = shared.join(world);
+        let own = shared.join(of_world(world));
         if own.exists() {
             remove_tree(&own)?;
             // Only the last world succeeds, which is the point.
@@ -70,7 +76,9 @@ fn hierarchies() -> Vec<PathBuf> {
 /// file. A controller that cannot be handed down is missed by the kubelet, which says so better.
 fn hand_down_controllers(dir: &Path) {
     for controller in ["cpu", "cpuset", "io", "memory", "pids"] {
-        if let Ok(mut file) = fs::OpenOptions::new().write(true).open(dir.join("cgroup.subtree_control")) {
+        if let Ok(mut file) =
+            fs::OpenOptions::new().write(true).open(dir.join("cgroup.subtree_control"))
+        {
             io::Write::write_all(&mut file, format!("+{controller}").as_bytes()).ok();
         }
     }

@@ -162,7 +162,11 @@ impl Lab {
         self.nodes.iter_mut().try_for_each(Node::check)
     }
 
-    async fn wait_for_nodes(&mut self, spec: &Spec, step: &crate::progress::Step<'_>) -> Result<()> {
+    async fn wait_for_nodes(
+        &mut self,
+        spec: &Spec,
+        step: &crate::progress::Step<'_>,
+    ) -> Result<()> {
         let api: Api<NodeObject> = Api::all(self.client());
         let accounts: Api<ServiceAccount> = Api::namespaced(self.client(), "default");
         let waited = until("all nodes are Ready", READY_WITHIN, || {
@@ -172,7 +176,8 @@ impl Lab {
                 alive?;
                 let mut waiting = Vec::new();
                 for node in &spec.nodes {
-                    if let Some(reason) = not_ready(&api, &node.name, spec.cloud_controller).await? {
+                    if let Some(reason) = not_ready(&api, &node.name, spec.cloud_controller).await?
+                    {
                         waiting.push(format!("{}: {reason}", node.name));
                     }
                 }
@@ -217,7 +222,11 @@ async fn boot_nodes(
 }
 
 /// Why the node is not Ready; `None` when it is. Removes the taint where nobody else will.
-async fn not_ready(api: &Api<NodeObject>, name: &str, cloud: CloudController) -> Result<Option<String>> {
+async fn not_ready(
+    api: &Api<NodeObject>,
+    name: &str,
+    cloud: CloudController,
+) -> Result<Option<String>> {
     let Some(node) = api.get_opt(name).await? else { return Ok(Some("not registered".to_owned())) };
     let taints = node.spec.and_then(|spec| spec.taints).unwrap_or_default();
     if cloud == CloudController::Absent && taints.iter().any(|taint| taint.key == UNINITIALIZED) {

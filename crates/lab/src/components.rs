@@ -58,13 +58,22 @@ pub const MODULES: &[Module] = &[
         name: "sidecars",
         programs: &[
             program("csi-resizer", "github.com/kubernetes-csi/external-resizer/cmd/csi-resizer"),
-            program("csi-snapshotter", "github.com/kubernetes-csi/external-snapshotter/v8/cmd/csi-snapshotter"),
-            program("snapshot-controller", "github.com/kubernetes-csi/external-snapshotter/v8/cmd/snapshot-controller"),
+            program(
+                "csi-snapshotter",
+                "github.com/kubernetes-csi/external-snapshotter/v8/cmd/csi-snapshotter",
+            ),
+            program(
+                "snapshot-controller",
+                "github.com/kubernetes-csi/external-snapshotter/v8/cmd/snapshot-controller",
+            ),
         ],
     },
     Module {
         name: "provisioner",
-        programs: &[program("csi-provisioner", "github.com/kubernetes-csi/external-provisioner/v5/cmd/csi-provisioner")],
+        programs: &[program(
+            "csi-provisioner",
+            "github.com/kubernetes-csi/external-provisioner/v5/cmd/csi-provisioner",
+        )],
     },
     Module {
         name: "sanity",
@@ -102,9 +111,12 @@ pub(crate) fn directory_of(name: &str) -> Result<PathBuf> {
 /// When the file cannot be read or pins none.
 pub fn kubernetes_version() -> Result<String> {
     let path = source_dir().join("kubernetes/go.mod");
-    let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    let text =
+        fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
     text.lines()
-        .find_map(|line| line.trim().trim_start_matches("require ").strip_prefix("k8s.io/kubernetes "))
+        .find_map(|line| {
+            line.trim().trim_start_matches("require ").strip_prefix("k8s.io/kubernetes ")
+        })
         .map(|version| version.split(' ').next().unwrap_or(version).to_owned())
         .ok_or_else(|| anyhow!("{} requires no k8s.io/kubernetes", path.display()))
 }
@@ -114,14 +126,20 @@ pub fn kubernetes_version() -> Result<String> {
 /// # Errors
 /// When Go is missing, a module cannot be fetched or does not compile.
 pub fn build(progress: &Progress) -> Result<()> {
-    build_into(&cache_dir()?, progress)
+    build_into(&cache_dir()?, &[], progress)
 }
 
-/// Builds what is missing in a cache of the caller's choice, for measuring a cold start.
+/// Builds everything below `scratch`, with empty caches of Go: for measuring what a new machine does.
 ///
 /// # Errors
 /// As [`build`].
-pub fn build_into(cache: &Path, progress: &Progress) -> Result<()> {
+pub fn build_cold(scratch: &Path, progress: &Progress) -> Result<()> {
+    let caches =
+        [("GOCACHE", scratch.join("go-build")), ("GOMODCACHE", scratch.join("go-modules"))];
+    build_into(&scratch.join("components"), &caches, progress)
+}
+
+fn build_into(cache: &Path, environment: &[(&str, PathBuf)], progress: &Progress) -> Result<()> {
     fs::create_dir_all(cache).with_context(|| format!("cannot create {}", cache.display()))?;
     let lock = File::create(cache.join("build.lock"))?;
     flock(&lock, FlockOperation::LockExclusive)?;
@@ -137,7 +155,7 @@ pub fn build_into(cache: &Path, progress: &Progress) -> Result<()> {
         let scratch = directory.with_extension("building");
         fs::remove_dir_all(&scratch).ok();
         fs::create_dir_all(&scratch)?;
-        module.compile(&scratch, &|note| step.note(note))?;
+        module.compile(&scratch, environment, &|note| step.note(note))?;
         fs::remove_dir_all(&directory).ok();
         fs::rename(&scratch, &directory)?;
         step.done(&names.join(", "));
@@ -158,11 +176,14 @@ impl Module {
         let mut digest = Sha256::new();
         digest.update(RECIPE);
         digest.update(go_version()?);
-        let mut files: Vec<PathBuf> =
-            fs::read_dir(self.source())?.map(|entry| entry.map(|entry| entry.path())).collect::<Result<_, _>>()?;
+        let mut files: Vec<PathBuf> = fs::read_dir(self.source())?
+            .map(|entry| entry.map(|entry| entry.path()))
+            .collect::<Result<_, _>>()?;
         files.sort();
         for file in files {
-            let is_input = file.extension().is_some_and(|kind| ["mod", "sum", "go"].iter().any(|known| kind == *known));
+            let is_input = file
+                .extension()
+                .is_some_and(|kind| ["mod", "sum", "go"].iter().any(|known| kind == *known));
             if is_input {
                 digest.update(fs::read(&file)?);
             }
@@ -173,23 +194,38 @@ impl Module {
         }))
     }
 
-    fn compile(&self, out: &Path, note: &dyn Fn(&str)) -> Result<()> {
-        let (tests, mains): (Vec<_>, Vec<_>) = self.programs.iter().partition(|program| program.package == ".");
+    fn compile(
+        &self,
+        out: &Path,
+        environment: &[(&str, PathBuf)],
+        note: &dyn Fn(&str),
+    ) -> Result<()> {
+        let go = |verb: &str| {
+            let mut command = self.go(verb)?;
+            command.envs(environment.iter().map(|(name, value)| (name, value)));
+            anyhow::Ok(command)
+        };
+        let (tests, mains): (Vec<_>, Vec<_>) =
+            self.programs.iter().partition(|program| program.package == ".");
         let packages: Vec<&str> = mains.iter().map(|program| program.package).collect();
         note("asking Go what there is to do");
-        let mut list = self.go("list")?;
+        let mut list = go("list")?;
         list.arg("-deps").args(&packages);
         let total = run(&mut list)?.lines().count();
-        let mut build = self.go("build")?;
+        let mut build = go("build")?;
         build.args(["-v", "-o"]).arg(format!("{}/", out.display())).args(&packages);
-        counted(build, |line, seen| note(&format!("{seen} of at most {total} packages, now {line}")))?;
+        counted(build, |line, seen| {
+            note(&format!("{seen} of at most {total} packages, now {line}"));
+        })?;
         for program in &mains {
             rename_main(out, program)?;
         }
         for program in tests {
-            let mut build = self.go("test")?;
+            let mut build = go("test")?;
             build.args(["-v", "-c", "-o"]).arg(out.join(program.name)).arg(program.package);
-            counted(build, |line, seen| note(&format!("{}: {seen} packages, now {line}", program.name)))?;
+            counted(build, |line, seen| {
+                note(&format!("{}: {seen} packages, now {line}", program.name));
+            })?;
         }
         Ok(())
     }
@@ -198,7 +234,8 @@ impl Module {
     fn go(&self, verb: &str) -> Result<Command> {
         let version = kubernetes_version()?;
         let mut numbers = version.trim_start_matches('v').split('.');
-        let (major, minor) = (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default());
+        let (major, minor) =
+            (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default());
         let variable = "k8s.io/component-base/version";
         let mut command = Command::new("go");
         command.current_dir(self.source()).env("CGO_ENABLED", "0").arg(verb);
@@ -213,7 +250,8 @@ impl Module {
 
 /// Go names a program after its package's directory (and skips a version suffix).
 fn rename_main(out: &Path, program: &Program) -> Result<()> {
-    let last = program.package.rsplit('/').find(|part| !is_version(part)).unwrap_or(program.package);
+    let last =
+        program.package.rsplit('/').find(|part| !is_version(part)).unwrap_or(program.package);
     if last != program.name {
         fs::rename(out.join(last), out.join(program.name))?;
     }
@@ -268,6 +306,8 @@ fn cache_dir() -> Result<PathBuf> {
     }
     match std::env::var_os("HOME") {
         Some(home) => Ok(PathBuf::from(home).join(".cache/vsphere-drivers")),
-        None => bail!("neither VSPHERE_DRIVERS_CACHE nor HOME is set; set one, built components are kept there"),
+        None => bail!(
+            "neither VSPHERE_DRIVERS_CACHE nor HOME is set; set one, built components are kept there"
+        ),
     }
 }

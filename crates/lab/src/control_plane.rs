@@ -152,7 +152,8 @@ impl ControlPlane {
 }
 
 async fn readiness(client: &Client) -> Result<(), String> {
-    let request = http::Request::get("/readyz").body(Vec::new()).map_err(|error| error.to_string())?;
+    let request =
+        http::Request::get("/readyz").body(Vec::new()).map_err(|error| error.to_string())?;
     client.request_text(request).await.map(drop).map_err(|error| error.to_string())
 }
 
@@ -180,18 +181,31 @@ impl Files {
         let names = ["localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"];
         let apiserver = authority.issue(
             "apiserver",
-            &Identity { common_name: "kube-apiserver", names: &names, addresses: &addresses, ..Identity::default() },
+            &Identity {
+                common_name: "kube-apiserver",
+                names: &names,
+                addresses: &addresses,
+                ..Identity::default()
+            },
         )?;
         let client = |name: &str, common_name: &str, organization: Option<&str>| {
             authority.issue(name, &Identity { common_name, organization, ..Identity::default() })
         };
-        let kubelet_client = client("kubelet-client", "kube-apiserver-kubelet-client", Some("system:masters"))?;
-        let proxy_client =
-            front_proxy.issue("proxy-client", &Identity { common_name: "front-proxy-client", ..Identity::default() })?;
+        let kubelet_client =
+            client("kubelet-client", "kube-apiserver-kubelet-client", Some("system:masters"))?;
+        let proxy_client = front_proxy.issue(
+            "proxy-client",
+            &Identity { common_name: "front-proxy-client", ..Identity::default() },
+        )?;
         let (signing_key, verifying_key) = pki::signing_keys(&dir)?;
         let kubeconfig = |name: &str, at: SocketAddr, client: &Credentials| {
             let path = world.dir().join(name);
-            pki::write_kubeconfig(&path, &format!("https://{at}"), &authority.own().certificate, client)?;
+            pki::write_kubeconfig(
+                &path,
+                &format!("https://{at}"),
+                &authority.own().certificate,
+                client,
+            )?;
             anyhow::Ok(path)
         };
         let admin = client("admin", "lab-admin", Some("system:masters"))?;
@@ -213,7 +227,8 @@ impl Files {
 
     async fn client(&self) -> Result<Client> {
         let kubeconfig = Kubeconfig::read_from(&self.admin)?;
-        let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+        let mut config =
+            Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
         config.connect_timeout = Some(Duration::from_secs(10));
         Ok(Client::try_from(config)?)
     }
@@ -274,7 +289,11 @@ fn start_controller_manager(world: &World, place: Place, files: &Files) -> Resul
     let mut command = place.command(components::binary("kube-controller-manager")?);
     let authority = files.authority.own();
     command
-        .args(["--leader-elect=false", "--use-service-account-credentials=true", "--cloud-provider=external"])
+        .args([
+            "--leader-elect=false",
+            "--use-service-account-credentials=true",
+            "--cloud-provider=external",
+        ])
         .args(["--secure-port=0", "--allocate-node-cidrs=false"])
         .arg(format!("--kubeconfig={}", files.controller_manager.display()))
         .arg(format!("--cluster-cidr={PODS}"))

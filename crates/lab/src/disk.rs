@@ -29,7 +29,12 @@ impl Disk {
             .and_then(|created| created.set_len(bytes))
             .with_context(|| format!("cannot create the disk {}", file.display()))?;
         let device = run(Command::new("losetup").args(["--find", "--show"]).arg(&file))?;
-        Ok(Self { id: id.to_owned(), file, device: PathBuf::from(device.trim()), _world: Arc::clone(world) })
+        Ok(Self {
+            id: id.to_owned(),
+            file,
+            device: PathBuf::from(device.trim()),
+            _world: Arc::clone(world),
+        })
     }
 
     /// The name of its link in `/dev/disk/by-id`.

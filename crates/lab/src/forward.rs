@@ -12,12 +12,7 @@ use std::{
 
 use anyhow::{Context, Result};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
-use tokio::{
-    io::copy_bidirectional,
-    net::TcpStream,
-    sync::oneshot,
-    task::JoinSet,
-};
+use tokio::{io::copy_bidirectional, net::TcpStream, sync::oneshot, task::JoinSet};
 
 /// Dropping it closes the port and all connections through it.
 #[derive(Debug)]
@@ -29,26 +24,29 @@ pub(crate) struct Forward {
 impl Forward {
     /// Listens on `from` of the machine and connects to `to` inside `namespace`.
     pub(crate) fn start(from: SocketAddr, namespace: File, to: SocketAddr) -> Result<Self> {
-        let listener = TcpListener::bind(from).with_context(|| format!("cannot listen on {from}"))?;
+        let listener =
+            TcpListener::bind(from).with_context(|| format!("cannot listen on {from}"))?;
         listener.set_nonblocking(true)?;
         let (stop, stopped) = oneshot::channel();
         let (report, started) = std::sync::mpsc::channel();
-        let thread = std::thread::Builder::new().name(format!("forward {from}")).spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
-            let entered = move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network));
-            match (runtime, entered) {
-                (Ok(runtime), Ok(())) => {
-                    report.send(Ok(())).ok();
-                    runtime.block_on(serve(listener, to, stopped));
+        let thread =
+            std::thread::Builder::new().name(format!("forward {from}")).spawn(move || {
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
+                let entered =
+                    move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network));
+                match (runtime, entered) {
+                    (Ok(runtime), Ok(())) => {
+                        report.send(Ok(())).ok();
+                        runtime.block_on(serve(listener, to, stopped));
+                    }
+                    (Err(error), _) => {
+                        report.send(Err(error)).ok();
+                    }
+                    (_, Err(error)) => {
+                        report.send(Err(error.into())).ok();
+                    }
                 }
-                (Err(error), _) => {
-                    report.send(Err(error)).ok();
-                }
-                (_, Err(error)) => {
-                    report.send(Err(error.into())).ok();
-                }
-            }
-        })?;
+            })?;
         started.recv()?.with_context(|| format!("cannot forward {from} into the lab's network"))?;
         Ok(Self { stop: Some(stop), thread: Some(thread) })
     }

@@ -87,7 +87,9 @@ impl Image {
     pub fn write(&self, archive: &Path) -> Result<String> {
         // A blob is named by its digest, which is known only after the layer has been written once.
         let scratch = archive.with_extension("layer");
-        let layer = self.write_layer(&scratch).with_context(|| format!("cannot make the image {}", self.name))?;
+        let layer = self
+            .write_layer(&scratch)
+            .with_context(|| format!("cannot make the image {}", self.name))?;
         let manifest = self
             .assemble(archive, &scratch, &layer)
             .with_context(|| format!("cannot write the image archive {}", archive.display()));
@@ -100,10 +102,16 @@ impl Image {
         for (path, entry) in &self.entries {
             match entry {
                 Entry::Directory { mode } => {
-                    append(&mut layer, path, &mut header(EntryType::Directory, *mode, 0), io::empty())?;
+                    append(
+                        &mut layer,
+                        path,
+                        &mut header(EntryType::Directory, *mode, 0),
+                        io::empty(),
+                    )?;
                 }
                 Entry::File { source, mode } => {
-                    let file = File::open(source).with_context(|| format!("cannot read {}", source.display()))?;
+                    let file = File::open(source)
+                        .with_context(|| format!("cannot read {}", source.display()))?;
                     let size = file.metadata()?.len();
                     append(&mut layer, path, &mut header(EntryType::Regular, *mode, size), file)?;
                 }
@@ -158,7 +166,8 @@ impl Image {
 /// When agnhost is not built or the machine's busybox is not a static program.
 pub fn standard() -> Result<Vec<Image>> {
     let busybox = Path::new("/usr/bin/busybox");
-    let program = fs::read(busybox).with_context(|| format!("cannot read {}", busybox.display()))?;
+    let program =
+        fs::read(busybox).with_context(|| format!("cannot read {}", busybox.display()))?;
     if needs_loader(&program) {
         bail!(
             "{} needs shared libraries and cannot run in an image; install the package busybox-static",
@@ -170,7 +179,9 @@ pub fn standard() -> Result<Vec<Image>> {
     let applets: Vec<&str> = applets.lines().filter(|applet| *applet != "wget").collect();
     let shell = |name: &str| {
         let image = Image::new(name).directory("/tmp", 0o1777);
-        let image = applets.iter().fold(image, |image, applet| image.link(&format!("/bin/{applet}"), "busybox"));
+        let image = applets
+            .iter()
+            .fold(image, |image, applet| image.link(&format!("/bin/{applet}"), "busybox"));
         image.program("/bin/busybox", busybox)
     };
     // A pod's first process: waits, and reaps what its containers leave when they share processes.
@@ -178,7 +189,9 @@ pub fn standard() -> Result<Vec<Image>> {
     Ok(vec![
         shell(PAUSE).entrypoint(&["/bin/sh", "-c", idle]),
         shell(BUSYBOX).entrypoint(&["/bin/sh"]),
-        shell(AGNHOST).program("/agnhost", &components::binary("agnhost")?).entrypoint(&["/agnhost"]),
+        shell(AGNHOST)
+            .program("/agnhost", &components::binary("agnhost")?)
+            .entrypoint(&["/agnhost"]),
     ])
 }
 
@@ -270,7 +283,12 @@ fn header(kind: EntryType, mode: u32, size: u64) -> Header {
     header
 }
 
-fn append<W: Write>(to: &mut Builder<W>, path: &Path, header: &mut Header, content: impl Read) -> io::Result<()> {
+fn append<W: Write>(
+    to: &mut Builder<W>,
+    path: &Path,
+    header: &mut Header,
+    content: impl Read,
+) -> io::Result<()> {
     to.append_data(header, path, content)
 }
 
@@ -287,7 +305,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let program = dir.path().join("program");
         fs::write(&program, content).unwrap();
-        let image = Image::new("example/one:1").program("/usr/bin/program", &program).link("/bin/p", "../usr/bin/program");
+        let image = Image::new("example/one:1")
+            .program("/usr/bin/program", &program)
+            .link("/bin/p", "../usr/bin/program");
         (dir, image)
     }
 
@@ -306,7 +326,10 @@ mod tests {
         let (_other_dir, other) = example("two");
         assert_ne!(digest(&one), digest(&other));
         assert_ne!(digest(&one), digest(&one.clone().entrypoint(&["/bin/p"])));
-        assert_eq!(digest(&one), digest(&Image { name: "example/two:1".to_owned(), ..one.clone() }));
+        assert_eq!(
+            digest(&one),
+            digest(&Image { name: "example/two:1".to_owned(), ..one.clone() })
+        );
     }
 
     #[test]

@@ -56,12 +56,29 @@ impl Node {
         let address = NodeNetwork { number };
         config::prepare(&dir, world, uuid, address)?;
         let mut command = Place::Machine.command("unshare");
-        command.args(["--net", "--pid", "--mount", "--uts", "--ipc", "--fork", "--kill-child", "--"]);
+        command.args([
+            "--net",
+            "--pid",
+            "--mount",
+            "--uts",
+            "--ipc",
+            "--fork",
+            "--kill-child",
+            "--",
+        ]);
         command.args(["bash", "-c", INIT, "init.sh", name]);
         command.args([dir.join("root"), dir.join("disks"), components::directory_of("kubelet")?]);
         let init = Daemon::spawn_forked(world, &format!("{name}/init"), command)?;
         let (name, uuid) = (name.to_owned(), uuid.to_owned());
-        let mut node = Self { name, uuid, network: address, daemons: vec![], init, dir, world: Arc::clone(world) };
+        let mut node = Self {
+            name,
+            uuid,
+            network: address,
+            daemons: vec![],
+            init,
+            dir,
+            world: Arc::clone(world),
+        };
         node.wait_for_root().await?;
         network.connect(node.init.pid(), address)?;
         node.spawn("containerd", Path::new("/usr/bin/containerd"), &[])?;
@@ -131,7 +148,8 @@ impl Node {
     /// When it is plugged in already.
     pub fn plug(&self, disk: &Disk) -> Result<()> {
         let link = self.dir.join("disks").join(disk.link());
-        symlink(disk.device(), &link).with_context(|| format!("cannot plug {} into {}", disk.link(), self.name))
+        symlink(disk.device(), &link)
+            .with_context(|| format!("cannot plug {} into {}", disk.link(), self.name))
     }
 
     /// Takes the disk out again; what has it open keeps it until it closes it.
@@ -140,7 +158,8 @@ impl Node {
     /// When it is not plugged into this node.
     pub fn unplug(&self, disk: &Disk) -> Result<()> {
         let link = self.dir.join("disks").join(disk.link());
-        fs::remove_file(&link).with_context(|| format!("cannot unplug {} from {}", disk.link(), self.name))
+        fs::remove_file(&link)
+            .with_context(|| format!("cannot unplug {} from {}", disk.link(), self.name))
     }
 
     /// Runs a program on the node to its end and returns what it printed.
@@ -157,7 +176,8 @@ impl Node {
     /// When containerd refuses it.
     pub async fn import(&self, archive: &Path) -> Result<()> {
         let mut command = tokio::process::Command::from(self.command("ctr"));
-        let input = File::open(archive).with_context(|| format!("cannot read {}", archive.display()))?;
+        let input =
+            File::open(archive).with_context(|| format!("cannot read {}", archive.display()))?;
         command.args(["--namespace=k8s.io", "images", "import", "-"]).stdin(Stdio::from(input));
         let output = command.kill_on_drop(true).output().await.context("cannot run ctr")?;
         if !output.status.success() {
@@ -203,7 +223,11 @@ impl Node {
             let seen = Path::new(&ready).exists();
             async move {
                 alive?;
-                Ok(if seen { Wait::Done(()) } else { Wait::NotYet("its first process is at work".to_owned()) })
+                Ok(if seen {
+                    Wait::Done(())
+                } else {
+                    Wait::NotYet("its first process is at work".to_owned())
+                })
             }
         })
         .await

@@ -28,7 +28,11 @@ const PACKAGES: &[Package] = &[
 /// The packages that are not installed.
 #[must_use]
 pub fn missing() -> Vec<&'static str> {
-    PACKAGES.iter().filter(|package| !Path::new(package.file).exists()).map(|package| package.name).collect()
+    PACKAGES
+        .iter()
+        .filter(|package| !Path::new(package.file).exists())
+        .map(|package| package.name)
+        .collect()
 }
 
 /// Installs what is missing.
@@ -43,7 +47,9 @@ pub fn install(progress: &Progress) -> Result<()> {
         return Ok(());
     }
     let names = wanted.join(" ");
-    let by_hand = format!("the lab needs these packages: {names}\n  install them with `apt-get install {names}` as root");
+    let by_hand = format!(
+        "the lab needs these packages: {names}\n  install them with `apt-get install {names}` as root"
+    );
     if !rustix::process::getuid().is_root() {
         bail!("{by_hand}");
     }

@@ -10,8 +10,8 @@ use std::{
 
 use anyhow::{Context, Result};
 use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
-    KeyPair, KeyUsagePurpose, SanType,
+    BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType,
+    ExtendedKeyUsagePurpose, IsCa, KeyPair, KeyUsagePurpose, SanType,
 };
 use serde_json::json;
 
@@ -67,7 +67,8 @@ impl Authority {
         let mut params = CertificateParams::default();
         params.distinguished_name = distinguished_name(identity.common_name, identity.organization);
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth, ExtendedKeyUsagePurpose::ServerAuth];
+        params.extended_key_usages =
+            vec![ExtendedKeyUsagePurpose::ClientAuth, ExtendedKeyUsagePurpose::ServerAuth];
         for name in identity.names {
             params.subject_alt_names.push(SanType::DnsName((*name).try_into()?));
         }
@@ -91,7 +92,12 @@ pub(crate) fn signing_keys(dir: &Path) -> Result<(PathBuf, PathBuf)> {
 }
 
 /// Writes a kubeconfig that names its certificates by path, so that reading it shows no secret.
-pub(crate) fn write_kubeconfig(path: &Path, server: &str, authority: &Path, client: &Credentials) -> Result<()> {
+pub(crate) fn write_kubeconfig(
+    path: &Path,
+    server: &str,
+    authority: &Path,
+    client: &Credentials,
+) -> Result<()> {
     let config = json!({
         "apiVersion": "v1",
         "kind": "Config",
@@ -100,11 +106,15 @@ pub(crate) fn write_kubeconfig(path: &Path, server: &str, authority: &Path, clie
         "contexts": [{"name": "lab", "context": {"cluster": "lab", "user": "lab"}}],
         "current-context": "lab",
     });
-    fs::write(path, serde_json::to_vec_pretty(&config)?).with_context(|| format!("cannot write {}", path.display()))
+    fs::write(path, serde_json::to_vec_pretty(&config)?)
+        .with_context(|| format!("cannot write {}", path.display()))
 }
 
 fn credentials(dir: &Path, name: &str) -> Credentials {
-    Credentials { certificate: dir.join(format!("{name}.crt")), key: dir.join(format!("{name}.key")) }
+    Credentials {
+        certificate: dir.join(format!("{name}.crt")),
+        key: dir.join(format!("{name}.key")),
+    }
 }
 
 fn distinguished_name(common_name: &str, organization: Option<&str>) -> DistinguishedName {

@@ -38,17 +38,27 @@ pub fn check() -> Result<(), Unmet> {
          (`mount -t cgroup2 none /sys/fs/cgroup`), or run outside of the container that hides it",
     );
     let kernel = fs::read_to_string("/proc/filesystems").unwrap_or_default();
-    let knows = |name: &str| kernel.lines().any(|line| line.split_whitespace().last() == Some(name));
+    let knows =
+        |name: &str| kernel.lines().any(|line| line.split_whitespace().last() == Some(name));
     demand(knows("overlay"), "the kernel has no overlayfs; load it with `modprobe overlay`");
-    demand(Path::new("/dev/loop-control").exists(), "there are no loop devices; load them with `modprobe loop`");
+    demand(
+        Path::new("/dev/loop-control").exists(),
+        "there are no loop devices; load them with `modprobe loop`",
+    );
     let missing = packages::missing().join(" ");
-    let install = format!("packages are missing: {missing}; `cargo xtask lab build` installs them as root");
+    let install =
+        format!("packages are missing: {missing}; `cargo xtask lab build` installs them as root");
     demand(missing.is_empty(), &install);
     let kubelet = components::binary("kubelet").map_err(|error| format!("{error:#}"));
     demand(kubelet.is_ok(), &kubelet.err().unwrap_or_default());
     // Last, because it starts a process: some sandboxes have root without the right to unshare.
-    let isolates = !root || run(Command::new("unshare").args(["--net", "--pid", "--mount", "--fork", "true"])).is_ok();
-    demand(isolates, "root may not make namespaces here (`unshare --net --pid --mount true` fails); leave the sandbox");
+    let isolates = !root
+        || run(Command::new("unshare").args(["--net", "--pid", "--mount", "--fork", "true"]))
+            .is_ok();
+    demand(
+        isolates,
+        "root may not make namespaces here (`unshare --net --pid --mount true` fails); leave the sandbox",
+    );
     if problems.is_empty() { Ok(()) } else { Err(Unmet(problems)) }
 }
 

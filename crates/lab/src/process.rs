@@ -142,7 +142,8 @@ impl Daemon {
 
     fn launch(world: &World, name: &str, mut command: Command) -> Result<Self> {
         let log = world.dir().join("logs").join(format!("{}.log", name.replace('/', "-")));
-        let output = File::create(&log).with_context(|| format!("cannot create {}", log.display()))?;
+        let output =
+            File::create(&log).with_context(|| format!("cannot create {}", log.display()))?;
         command.stdout(output.try_clone()?).stderr(output);
         let child = command.spawn().with_context(|| format!("cannot start {name}"))?;
         Ok(Self { name: name.to_owned(), pid: child.id(), child, log })
@@ -161,7 +162,8 @@ impl Daemon {
     }
 
     fn record(&self, world: &World) -> Result<()> {
-        let stat = Stat::read(self.pid).ok_or_else(|| anyhow!("{} ended at once{}", self.name, tail(&self.log)))?;
+        let stat = Stat::read(self.pid)
+            .ok_or_else(|| anyhow!("{} ended at once{}", self.name, tail(&self.log)))?;
         let record = ProcessRecord {
             name: self.name.clone(),
             pid: self.pid,
@@ -169,7 +171,8 @@ impl Daemon {
             log: self.log.clone(),
         };
         let path = world.dir().join("processes").join(self.name.replace('/', "-"));
-        fs::write(&path, serde_json::to_vec(&record)?).with_context(|| format!("cannot write {}", path.display()))
+        fs::write(&path, serde_json::to_vec(&record)?)
+            .with_context(|| format!("cannot write {}", path.display()))
     }
 
     /// The id of the process itself, not of its wrapper.
@@ -205,16 +208,19 @@ impl Drop for Daemon {
 
 /// Adds the ends of the logs to a wait that failed while all processes were alive; one that ended has
 /// its log in the error already.
-pub(crate) fn explain<'a>(waited: Result<()>, daemons: impl IntoIterator<Item = &'a mut Daemon>) -> Result<()> {
-    waited.or_else(|error| {
+pub(crate) fn explain<'a>(
+    waited: Result<()>,
+    daemons: impl IntoIterator<Item = &'a mut Daemon>,
+) -> Result<()> {
+    waited.map_err(|error| {
         let mut logs = String::new();
         for daemon in daemons {
             if daemon.check().is_err() {
-                return Err(error);
+                return error;
             }
             logs.push_str(&tail(&daemon.log));
         }
-        Err(anyhow!("{error:#}{logs}"))
+        anyhow!("{error:#}{logs}")
     })
 }
 
@@ -276,7 +282,9 @@ impl Stat {
 
 fn child_of(parent: u32) -> io::Result<Option<u32>> {
     for entry in fs::read_dir("/proc")? {
-        let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else {
+            continue;
+        };
         if Stat::read(pid).is_some_and(|stat| stat.parent == parent) {
             return Ok(Some(pid));
         }

@@ -99,7 +99,11 @@ impl Step<'_> {
     fn line(&self, shown: &Shown, number: usize, mark: &str, text: &str) -> String {
         let gap = if text.is_empty() { "" } else { ": " };
         let steps = shown.steps;
-        format!("{mark} [{number}/{steps}] {}{gap}{text} ({})", self.name, seconds(self.started.elapsed()))
+        format!(
+            "{mark} [{number}/{steps}] {}{gap}{text} ({})",
+            self.name,
+            seconds(self.started.elapsed())
+        )
     }
 }
 

@@ -29,7 +29,9 @@ pub fn abandoned_worlds() -> Result<Vec<String>> {
     let entries = match fs::read_dir(&state) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(reaped),
-        Err(error) => return Err(error).with_context(|| format!("cannot read {}", state.display())),
+        Err(error) => {
+            return Err(error).with_context(|| format!("cannot read {}", state.display()));
+        }
     };
     for entry in entries {
         let lock_file = entry?.path();
@@ -54,9 +56,7 @@ pub(crate) fn clean(dir: &Path) -> Result<()> {
     }
     kill_recorded(&dir.join("processes"))?;
     detach_loop_devices(dir)?;
-    if let Some(world) = dir.file_name() {
-        patiently("remove the cgroups of", Path::new(world), || cgroup::remove(world))?;
-    }
+    patiently("remove the cgroups of", dir, || cgroup::remove(dir))?;
     refuse_mounts(dir)?;
     patiently("remove", dir, || fs::remove_dir_all(dir))
 }
@@ -95,12 +95,15 @@ fn detach_loop_devices(dir: &Path) -> Result<()> {
 /// A mount below the directory would have its content deleted; worlds mount only in namespaces of
 /// their own, so one that is visible here was made by somebody else.
 fn refuse_mounts(dir: &Path) -> Result<()> {
-    let table = fs::read_to_string("/proc/self/mountinfo").context("cannot read the mount table")?;
+    let table =
+        fs::read_to_string("/proc/self/mountinfo").context("cannot read the mount table")?;
     for line in table.lines() {
         if let Some(point) = line.split(' ').nth(4)
             && Path::new(point).starts_with(dir)
         {
-            bail!("{point} is mounted below the lab's directory; unmount it, then run `make lab-down` again");
+            bail!(
+                "{point} is mounted below the lab's directory; unmount it, then run `make lab-down` again"
+            );
         }
     }
     Ok(())

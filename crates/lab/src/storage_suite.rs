@@ -24,7 +24,8 @@ pub fn specs() -> Result<Vec<String>> {
         .args(["-ginkgo.dry-run", "-ginkgo.focus=External.Storage"])
         .arg(format!("-ginkgo.skip={SKIP}"))
         .arg(format!("-ginkgo.json-report={}", report.display())))?;
-    let report: Vec<Report> = serde_json::from_slice(&fs::read(&report)?).context("the suite's report")?;
+    let report: Vec<Report> =
+        serde_json::from_slice(&fs::read(&report)?).context("the suite's report")?;
     let specs = report.into_iter().flat_map(|suite| suite.specs);
     Ok(specs.filter(|spec| spec.kind == "It" && spec.state == "passed").map(Spec::name).collect())
 }

@@ -71,11 +71,9 @@ impl World {
         let first_port = PORTS_FROM + PORTS_EACH * index;
         let state = state_dir();
         // Unix sockets below it carry no other protection than this mode.
-        fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&state)
-            .with_context(|| format!("cannot create the lab's state directory {}", state.display()))?;
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&state).with_context(|| {
+            format!("cannot create the lab's state directory {}", state.display())
+        })?;
         let lock_file = state.join(format!("{name}.lock"));
         let Some(mut lock) = lock(&lock_file)? else { return Ok(None) };
         let dir = state.join(name);
@@ -119,7 +117,9 @@ impl Drop for World {
     fn drop(&mut self) {
         // What cannot be removed now (a file system that is still being unmounted) is removed by the
         // reaper of the next start: the lock is free from here on.
-        if reap::clean(&self.dir).is_ok() && is_current(&self.lock, &self.lock_file).unwrap_or(false) {
+        if reap::clean(&self.dir).is_ok()
+            && is_current(&self.lock, &self.lock_file).unwrap_or(false)
+        {
             fs::remove_file(&self.lock_file).ok();
             fs::remove_dir(state_dir()).ok();
         }
@@ -163,7 +163,10 @@ pub fn owner(name: &str) -> Result<Option<u32>> {
     }
     let text = fs::read_to_string(state_dir().join(format!("{name}.lock")))?;
     // The owner writes its id right after it took the lock.
-    text.trim().parse().map(Some).with_context(|| format!("the owner of the world {name} is just starting; try again"))
+    text.trim()
+        .parse()
+        .map(Some)
+        .with_context(|| format!("the owner of the world {name} is just starting; try again"))
 }
 
 /// Takes the lock if nobody has it.
@@ -182,7 +185,9 @@ pub(crate) fn lock(lock_file: &Path) -> Result<Option<File>> {
             Ok(()) if is_current(&file, lock_file)? => return Ok(Some(file)),
             Ok(()) => {}
             Err(rustix::io::Errno::WOULDBLOCK) => return Ok(None),
-            Err(error) => return Err(error).with_context(|| format!("cannot lock {}", lock_file.display())),
+            Err(error) => {
+                return Err(error).with_context(|| format!("cannot lock {}", lock_file.display()));
+            }
         }
     }
 }

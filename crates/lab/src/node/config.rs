@@ -42,9 +42,12 @@ pub(super) fn prepare(dir: &Path, world: &World, uuid: &str, network: NodeNetwor
     write("etc/resolv.conf", "# A lab has no DNS.\n")?;
     write("etc/containerd/config.toml", &containerd())?;
     write("etc/cni/net.d/10-lab.conflist", &serde_json::to_string_pretty(&cni(network))?)?;
-    cgroup::create(world.name(), &name)?;
-    let cgroup = cgroup::of_node(world.name(), &name);
-    write("etc/kubernetes/kubelet.yaml", &serde_json::to_string_pretty(&kubelet(network.address(), &cgroup))?)
+    cgroup::create(world.dir(), &name)?;
+    let cgroup = cgroup::of_node(world.dir(), &name);
+    write(
+        "etc/kubernetes/kubelet.yaml",
+        &serde_json::to_string_pretty(&kubelet(network.address(), &cgroup))?,
+    )
 }
 
 /// Writes the node's certificates and kubeconfigs.

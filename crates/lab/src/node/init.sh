@@ -12,7 +12,7 @@ name=$1 root=$2 disks=$3 components=$4
 mount --make-rprivate /
 mount --bind "$root" "$root"
 cd "$root"
-mkdir -p dev etc/alternatives opt/lab/bin proc root run sys tmp usr var/lib var/log var/tmp
+mkdir -p dev etc/alternatives mnt opt/lab/bin proc root run sys tmp usr var/lib var/log var/tmp
 chmod 1777 tmp var/tmp
 ln -sfn /run var/run
 for merged in bin lib lib32 lib64 sbin; do

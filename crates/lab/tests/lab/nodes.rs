@@ -1,0 +1,155 @@
+//! Whole labs with real kubelets and containers. Needs root.
+
+use std::{fs, path::Path};
+
+use anyhow::Result;
+use k8s_openapi::api::core::v1::{Node, Pod, Service};
+use kube::{Api, api::PostParams};
+use lab::{CloudController, Image, Lab, Spec, Wait, image, until};
+use serde_json::{Value, json};
+
+use crate::{BOUND, kubectl, pod, run_pod};
+
+const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
+
+fn address(pod: &Pod) -> &str {
+    pod.status.as_ref().and_then(|status| status.pod_ip.as_deref()).unwrap_or("no address")
+}
+
+/// Asks an HTTP server of agnhost for the name of its pod, from inside another pod.
+fn ask_from(lab: &Lab, pod: &str, address: &str, port: u16) -> Result<String> {
+    let request = format!(
+        "printf 'GET /hostname HTTP/1.0\\r\\n\\r\\n' | nc -w 10 {address} {port} | tail -n 1"
+    );
+    kubectl(lab.control_plane(), &["exec", pod, "--", "sh", "-c", &request])
+}
+
+#[tokio::test]
+async fn pods_on_two_nodes_reach_each_other_and_are_reached_through_the_api() {
+    let spec = Spec::default();
+    let lab = Lab::start(&spec).await.unwrap();
+    let client = lab.client();
+
+    let nodes: Api<Node> = Api::all(client.clone());
+    for wanted in &spec.nodes {
+        let node = nodes.get(&wanted.name).await.unwrap();
+        let seen = node.status.unwrap().node_info.unwrap().system_uuid;
+        assert_eq!(seen.replace('-', ""), wanted.uuid.replace('-', ""));
+    }
+
+    let server = json!({"image": image::AGNHOST, "args": ["netexec", "--http-port=8080"]});
+    let one = run_pod(&client, pod("one", "node-1", &server, &json!([])), "Running").await.unwrap();
+    let two = run_pod(&client, pod("two", "node-2", &server, &json!([])), "Running").await.unwrap();
+    assert_eq!(ask_from(&lab, "one", address(&two), 8080).unwrap(), "two");
+    assert_eq!(ask_from(&lab, "two", address(&one), 8080).unwrap(), "one");
+
+    let service = json!({
+        "metadata": {"name": "two"},
+        "spec": {"selector": {"app": "two"}, "ports": [{"port": 80, "targetPort": 8080}]},
+    });
+    let services: Api<Service> = Api::namespaced(client, "default");
+    let service = services
+        .create(&PostParams::default(), &serde_json::from_value(service).unwrap())
+        .await
+        .unwrap();
+    let service = service.spec.unwrap().cluster_ip.unwrap();
+    // From the other node, and from the pod behind it: both ways of a Service.
+    for from in ["one", "two"] {
+        until("the Service answers", BOUND, || async {
+            Ok(match ask_from(&lab, from, &service, 80) {
+                Ok(answer) if answer == "two" => Wait::Done(()),
+                Ok(answer) => Wait::NotYet(answer),
+                Err(error) => Wait::NotYet(format!("{error:#}")),
+            })
+        })
+        .await
+        .unwrap();
+    }
+    let logs = kubectl(lab.control_plane(), &["logs", "two"]).unwrap();
+    assert!(logs.contains("GET /hostname"), "{logs}");
+}
+
+#[tokio::test]
+async fn a_disk_appears_on_its_node_only_and_a_mount_propagates_to_another_pod() {
+    let lab = Lab::start(&Spec::default()).await.unwrap();
+    let [first, second] = lab.nodes() else { panic!("a default lab has two nodes") };
+    let disk = lab.disk("6000c29a5eed400080000000000000d1", 64 << 20).unwrap();
+    first.plug(&disk).unwrap();
+    let link = format!("/dev/disk/by-id/{}", disk.link());
+    assert_eq!(
+        first.run("readlink", &["-f", &link]).unwrap().trim(),
+        disk.device().display().to_string()
+    );
+    second.run("test", &["-e", &link]).unwrap_err();
+    assert!(!Path::new(&link).exists(), "the machine itself sees the disk");
+    first.run("mkfs.ext4", &["-q", &link]).unwrap();
+
+    // What a CSI node plugin does: mount below the kubelet's directory, for others to see.
+    let kubelet = json!({"name": "kubelet", "hostPath": {"path": "/var/lib/kubelet"}});
+    let devices = json!({"name": "dev", "hostPath": {"path": "/dev"}});
+    let mounts = |propagation: &str| {
+        json!([
+            {"name": "kubelet", "mountPath": "/var/lib/kubelet", "mountPropagation": propagation},
+            {"name": "dev", "mountPath": "/dev"},
+        ])
+    };
+    let shell = |script: &str, propagation: &str, privileged: bool| -> Value {
+        json!({
+            "image": image::BUSYBOX,
+            "command": ["sh", "-ec", script],
+            "securityContext": {"privileged": privileged},
+            "volumeMounts": mounts(propagation),
+        })
+    };
+    let volumes = json!([kubelet, devices]);
+    let write = format!(
+        "mkdir -p /var/lib/kubelet/volume && mount -t ext4 {link} /var/lib/kubelet/volume &&
+         echo precious > /var/lib/kubelet/volume/data && sync && sleep 100000"
+    );
+    let writer = shell(&write, "Bidirectional", true);
+    run_pod(&lab.client(), pod("writer", "node-1", &writer, &volumes), "Running").await.unwrap();
+    let read = "until grep precious /var/lib/kubelet/volume/data; do sleep 0.1; done";
+    let reader = shell(read, "HostToContainer", false);
+    run_pod(&lab.client(), pod("reader", "node-1", &reader, &volumes), "Succeeded").await.unwrap();
+    let said = kubectl(lab.control_plane(), &["logs", "reader"]).unwrap();
+    assert_eq!(said.lines().last(), Some("precious"));
+
+    disk.grow(128 << 20).unwrap();
+    let size = first.run("blockdev", &["--getsize64", &link]).unwrap();
+    assert_eq!(size.trim(), (128 << 20).to_string());
+    first.unplug(&disk).unwrap();
+    first.run("test", &["-e", &link]).unwrap_err();
+}
+
+#[tokio::test]
+async fn nodes_wait_for_the_cloud_controller_that_is_expected() {
+    let mut spec = Spec { cloud_controller: CloudController::Expected, ..Spec::default() };
+    spec.nodes.truncate(1);
+    let lab = Lab::start(&spec).await.unwrap();
+    let node = Api::<Node>::all(lab.client()).get("node-1").await.unwrap();
+    let taints = node.spec.unwrap().taints.unwrap_or_default();
+    assert!(taints.iter().any(|taint| taint.key == UNINITIALIZED), "{taints:?}");
+}
+
+#[tokio::test]
+async fn a_program_from_an_image_of_ours_runs() {
+    let mut spec = Spec::default();
+    spec.nodes.truncate(1);
+    let lab = Lab::start(&spec).await.unwrap();
+    let archive = lab.control_plane().world().dir().join("own.tar");
+    let own = Image::new("example.test/own:1").program("/busybox", Path::new("/usr/bin/busybox"));
+    own.entrypoint(&["/busybox", "echo", "hello from our own image"]).write(&archive).unwrap();
+    lab.nodes()[0].import(&archive).await.unwrap();
+    let container = json!({"image": "example.test/own:1"});
+    run_pod(&lab.client(), pod("own", "node-1", &container, &json!([])), "Succeeded")
+        .await
+        .unwrap();
+    assert_eq!(
+        kubectl(lab.control_plane(), &["logs", "own"]).unwrap(),
+        "hello from our own image\n"
+    );
+
+    fs::write(&archive, "no archive").unwrap();
+    let refused = lab.nodes()[0].import(&archive).await.unwrap_err();
+    assert!(refused.to_string().contains("node-1 refused the image"), "{refused}");
+}
