@@ -26,7 +26,7 @@ pub(crate) fn test() -> Result<()> {
     } else {
         lab::components::build(&lab::Progress::shown(lab::components::MODULES.len()))?;
     }
-    let mut arguments = vec!["test", "--workspace", "--no-fail-fast"];
+    let mut arguments = vec!["test", "--workspace", "--lib", "--bins", "--tests", "--no-fail-fast"];
     if !root || skip_nodes {
         arguments.extend(["--", "--skip", NODES]);
     }
