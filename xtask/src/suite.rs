@@ -9,6 +9,8 @@ use crate::{lab_commands, output::say};
 /// Tests with this in their name start nodes, and so need root.
 const NODES: &str = "nodes::";
 
+const CARGO_DENY: &str = "0.20.2";
+
 /// The quick subset: no component is built or started.
 pub(crate) fn check() -> Result<()> {
     lints()?;
@@ -26,6 +28,7 @@ pub(crate) fn test() -> Result<()> {
     } else {
         lab::components::build(&lab::Progress::shown(lab::components::MODULES.len()))?;
     }
+    dependencies()?;
     let mut arguments = vec!["test", "--workspace", "--lib", "--bins", "--tests", "--no-fail-fast"];
     if !root || skip_nodes {
         arguments.extend(["--", "--skip", NODES]);
@@ -46,6 +49,34 @@ pub(crate) fn test() -> Result<()> {
 fn lints() -> Result<()> {
     cargo("formatting", &["fmt", "--all", "--check"])?;
     cargo("lints", &["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"])
+}
+
+/// Licences, banned and doubled crates, by deny.toml. The tool is built once and kept.
+fn dependencies() -> Result<()> {
+    heading("dependencies");
+    let root = lab::components::cache_dir()?.join(format!("cargo-deny-{CARGO_DENY}"));
+    let tool = root.join("bin/cargo-deny");
+    if !tool.exists() {
+        say("building cargo-deny, once; this takes a few minutes");
+        let mut install = Command::new("cargo");
+        install
+            .args([
+                "install",
+                "--quiet",
+                "--locked",
+                "cargo-deny",
+                "--version",
+                CARGO_DENY,
+                "--root",
+            ])
+            .arg(&root);
+        lab::run(&mut install)?;
+    }
+    let status = Command::new(tool).args(["check", "bans", "licenses", "sources"]).status()?;
+    if !status.success() {
+        bail!("deny.toml forbids a dependency; the lines above say which and why");
+    }
+    Ok(())
 }
 
 fn not_run() -> Result<()> {

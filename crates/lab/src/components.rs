@@ -296,8 +296,11 @@ fn source_dir() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab")
 }
 
-/// `$VSPHERE_DRIVERS_CACHE`, else the user's cache directory.
-fn cache_dir() -> Result<PathBuf> {
+/// Where built things are kept between checkouts: `$VSPHERE_DRIVERS_CACHE`, else the user's cache directory.
+///
+/// # Errors
+/// When neither is known.
+pub fn cache_dir() -> Result<PathBuf> {
     if let Some(chosen) = std::env::var_os("VSPHERE_DRIVERS_CACHE") {
         return Ok(PathBuf::from(chosen));
     }
