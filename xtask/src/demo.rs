@@ -15,6 +15,7 @@ use lab::{Lab, Progress, Spec, Wait, World, image, preflight, until};
 use serde_json::json;
 
 use crate::{
+    interrupt::interruptible,
     lab_commands,
     output::{say, table},
 };
@@ -26,7 +27,7 @@ pub(crate) fn run() -> Result<()> {
     chapter("Getting the parts: real Kubernetes components, built once and kept");
     lab_commands::build()?;
     preflight::check()?;
-    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(tell())
+    interruptible(tell())
 }
 
 async fn tell() -> Result<()> {

@@ -16,7 +16,10 @@ use clap::Subcommand;
 use lab::{CloudController, Lab, Progress, Spec, World, components, packages, preflight, reap};
 use rustix::process::{Pid, Signal};
 
-use crate::output::{complain, say, table};
+use crate::{
+    interrupt::unless_interrupted,
+    output::{complain, say, table},
+};
 
 #[derive(Subcommand)]
 pub(crate) enum LabCommand {
@@ -133,7 +136,8 @@ fn serve(expect_cloud_controller: bool) -> Result<()> {
             spec.cloud_controller = CloudController::Expected;
         }
         let log = File::create(world.dir().join("logs/supervisor.log"))?;
-        let lab = Lab::start_in(world, &spec, &Progress::shown(lab::STEPS)).await?;
+        let progress = Progress::shown(lab::STEPS);
+        let lab = unless_interrupted(Lab::start_in(world, &spec, &progress)).await?;
         rustix::process::setsid()?;
         let mut asked = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
         {

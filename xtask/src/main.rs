@@ -3,6 +3,7 @@
 mod bench;
 mod demo;
 mod e2e;
+mod interrupt;
 mod lab_commands;
 mod output;
 mod suite;
