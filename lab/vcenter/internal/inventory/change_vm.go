@@ -1,0 +1,215 @@
+package inventory
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/vmware/govmomi/simulator"
+	"github.com/vmware/govmomi/vim25/mo"
+	"github.com/vmware/govmomi/vim25/types"
+
+	"vsphere-drivers.example/lab/vcenter/internal/world"
+)
+
+// MoveToHost is a vMotion: the VM runs on another host, which must mount its datastores.
+func (inv *Inventory) MoveToHost(vm *simulator.VirtualMachine, host *simulator.HostSystem) error {
+	var old types.ManagedObjectReference
+	var pool *types.ManagedObjectReference
+	var stores []types.ManagedObjectReference
+	inv.withLock(vm, func() { old, pool, stores = *vm.Runtime.Host, vm.ResourcePool, slices.Clone(vm.Datastore) })
+	for _, store := range stores {
+		if simulator.FindReference(host.Datastore, store) == nil {
+			return wrong("host", "%s does not mount datastore %s of the VM", host.Name, inv.Path(store))
+		}
+	}
+	if old == host.Self {
+		return nil
+	}
+	self := host.Self
+	changes := []types.PropertyChange{set("runtime.host", &self), set("summary.runtime.host", &self)}
+	from, _ := inv.ctx.Map.Get(old).(*simulator.HostSystem)
+	var leaves, joins *simulator.ResourcePool
+	if from != nil && *from.Parent != *host.Parent && pool != nil {
+		// A VM that changes its cluster comes into the root pool of the new one.
+		root := inv.rootPoolOf(host)
+		leaves, _ = inv.ctx.Map.Get(*pool).(*simulator.ResourcePool)
+		joins, _ = inv.ctx.Map.Get(root).(*simulator.ResourcePool)
+		changes = append(changes, set("resourcePool", &root))
+	}
+	inv.update(vm, changes...)
+	if from != nil {
+		inv.relist(from, "vm", func() []types.ManagedObjectReference { return from.Vm }, vm.Self, false)
+	}
+	inv.relist(host, "vm", func() []types.ManagedObjectReference { return host.Vm }, vm.Self, true)
+	if leaves != nil && joins != nil {
+		inv.relist(leaves, "vm", func() []types.ManagedObjectReference { return leaves.Vm }, vm.Self, false)
+		inv.relist(joins, "vm", func() []types.ManagedObjectReference { return joins.Vm }, vm.Self, true)
+	}
+	return nil
+}
+
+func (inv *Inventory) rootPoolOf(host *simulator.HostSystem) types.ManagedObjectReference {
+	switch owner := inv.ctx.Map.Get(*host.Parent).(type) {
+	case *simulator.ClusterComputeResource:
+		return *owner.ResourcePool
+	case *mo.ComputeResource:
+		return *owner.ResourcePool
+	}
+	return types.ManagedObjectReference{}
+}
+
+// MoveToDatastore is a storage vMotion of the VM's files and its own disks. First-class disks stay where they are: they
+// have a life of their own and are moved through CNS.
+func (inv *Inventory) MoveToDatastore(vm *simulator.VirtualMachine, store *simulator.Datastore) error {
+	host, _ := inv.ctx.Map.Get(*vm.Runtime.Host).(*simulator.HostSystem)
+	if host == nil || simulator.FindReference(host.Datastore, store.Self) == nil {
+		return wrong("datastore", "the host of the VM does not mount %s", store.Name)
+	}
+	var old []types.ManagedObjectReference
+	ctx := inv.newContext()
+	ctx.WithLock(vm, func() {
+		old = slices.Clone(vm.Datastore)
+		keep := []types.ManagedObjectReference{store.Self}
+		devices := make([]types.BaseVirtualDevice, 0, len(vm.Config.Hardware.Device))
+		for _, device := range vm.Config.Hardware.Device {
+			moved, elsewhere := moveDisk(device, store)
+			devices = append(devices, moved)
+			if elsewhere != nil {
+				keep = appendNew(keep, *elsewhere)
+			}
+		}
+		files := vm.Config.Files
+		for _, file := range []*string{&files.VmPathName, &files.SnapshotDirectory, &files.SuspendDirectory, &files.LogDirectory} {
+			*file = onStore(*file, store)
+		}
+		urls := []types.VirtualMachineConfigInfoDatastoreUrlPair{{Name: store.Name, Url: store.Summary.Url}}
+		ctx.Update(vm, []types.PropertyChange{
+			set("datastore", keep), set("config.files", files), set("config.hardware.device", devices),
+			set("config.datastoreUrl", urls), set("summary.config.vmPathName", files.VmPathName),
+		})
+	})
+	for _, ref := range old {
+		if ds, ok := inv.ctx.Map.Get(ref).(*simulator.Datastore); ok && simulator.FindReference(vm.Datastore, ref) == nil {
+			inv.relist(ds, "vm", func() []types.ManagedObjectReference { return ds.Vm }, vm.Self, false)
+		}
+	}
+	inv.relist(store, "vm", func() []types.ManagedObjectReference { return store.Vm }, vm.Self, true)
+	return nil
+}
+
+// moveDisk copies a disk of the VM with its file on the datastore; a first-class disk is left and its datastore returned.
+func moveDisk(device types.BaseVirtualDevice, store *simulator.Datastore) (types.BaseVirtualDevice, *types.ManagedObjectReference) {
+	disk, ok := device.(*types.VirtualDisk)
+	if !ok {
+		return device, nil
+	}
+	backing, ok := disk.Backing.(*types.VirtualDiskFlatVer2BackingInfo)
+	if !ok {
+		return device, nil
+	}
+	if disk.VDiskId != nil {
+		return device, backing.Datastore
+	}
+	self := store.Self
+	file := *backing
+	file.FileName, file.Datastore = onStore(file.FileName, store), &self
+	moved := *disk
+	moved.Backing = &file
+	return &moved, nil
+}
+
+func onStore(file string, store *simulator.Datastore) string {
+	_, rest, ok := strings.Cut(file, "] ")
+	if !ok {
+		return file
+	}
+	return fmt.Sprintf("[%s] %s", store.Name, rest)
+}
+
+// SetPower puts a VM into a power state: on, off or suspended.
+func (inv *Inventory) SetPower(vm *simulator.VirtualMachine, power string) error {
+	state, ok := powerStates[power]
+	if !ok {
+		return wrong("power", "%q is unknown; known are on, off, suspended", power)
+	}
+	ctx := inv.newContext()
+	ctx.WithLock(vm, func() {
+		if vm.Runtime.PowerState == state {
+			return
+		}
+		changes := []types.PropertyChange{set("runtime.powerState", state), set("summary.runtime.powerState", state)}
+		if power == "on" {
+			now := time.Now()
+			changes = append(changes, set("runtime.bootTime", &now), set("summary.runtime.bootTime", &now))
+		}
+		ctx.Update(vm, changes)
+	})
+	return nil
+}
+
+// SetAddresses changes what the guest reports on one of its cards, counted from 0.
+func (inv *Inventory) SetAddresses(vm *simulator.VirtualMachine, card int, addresses []string) error {
+	for i, address := range addresses {
+		if !parsePrefix(address).IsValid() {
+			return wrong(fmt.Sprintf("addresses[%d]", i), "%q is no IP address", address)
+		}
+	}
+	inv.mu.Lock()
+	d := inv.vms[vm.Self]
+	if d == nil || card < 0 || card >= len(d.NICs) {
+		inv.mu.Unlock()
+		return wrong("nic", "the VM has no card %d", card)
+	}
+	changed := *d
+	changed.NICs = slices.Clone(d.NICs)
+	changed.NICs[card].Addresses = slices.Clone(addresses)
+	inv.vms[vm.Self] = &changed
+	inv.mu.Unlock()
+	inv.showGuest(vm)
+	return nil
+}
+
+// SetHostName changes the host name the guest reports.
+func (inv *Inventory) SetHostName(vm *simulator.VirtualMachine, name string) error {
+	inv.mu.Lock()
+	d := inv.vms[vm.Self]
+	if d == nil {
+		inv.mu.Unlock()
+		return wrong("vm", "the VM was not described, so its guest is unknown")
+	}
+	changed := *d
+	changed.Guest.HostName = name
+	inv.vms[vm.Self] = &changed
+	inv.mu.Unlock()
+	inv.showGuest(vm)
+	return nil
+}
+
+func (inv *Inventory) described(ref types.ManagedObjectReference) *world.VM {
+	inv.mu.Lock()
+	defer inv.mu.Unlock()
+	return inv.vms[ref]
+}
+
+// showGuest brings the guest's properties up to date.
+func (inv *Inventory) showGuest(vm *simulator.VirtualMachine) {
+	ctx := inv.newContext()
+	ctx.WithLock(vm, func() {
+		if d := inv.described(vm.Self); d != nil {
+			ctx.Update(vm, guestChanges(GuestOf(d, vm.Runtime.PowerState == types.VirtualMachinePowerStatePoweredOn)))
+		}
+	})
+}
+
+// guestChanges lists the properties one by one: a client that waits for guest.net does not hear of a change to guest.
+func guestChanges(guest *types.GuestInfo) []types.PropertyChange {
+	return []types.PropertyChange{
+		set("guest.net", guest.Net), set("guest.ipStack", guest.IpStack), set("guest.ipAddress", guest.IpAddress),
+		set("guest.hostName", guest.HostName), set("guest.guestState", guest.GuestState),
+		set("guest.toolsStatus", guest.ToolsStatus), set("guest.toolsRunningStatus", guest.ToolsRunningStatus),
+		set("summary.guest.ipAddress", guest.IpAddress), set("summary.guest.hostName", guest.HostName),
+		set("summary.guest.toolsStatus", guest.ToolsStatus), set("summary.guest.toolsRunningStatus", guest.ToolsRunningStatus),
+	}
+}

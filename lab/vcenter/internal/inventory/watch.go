@@ -1,0 +1,38 @@
+package inventory
+
+import (
+	"github.com/vmware/govmomi/simulator"
+	"github.com/vmware/govmomi/vim25/mo"
+	"github.com/vmware/govmomi/vim25/types"
+)
+
+// guestFollowsPower makes the guest of a described VM appear and vanish with its power state, whoever changes that: only
+// a running guest reports addresses.
+type guestFollowsPower struct{ inv *Inventory }
+
+func (*guestFollowsPower) Reference() types.ManagedObjectReference {
+	return types.ManagedObjectReference{Type: "SimulatorWatcher", Value: "guest-follows-power"}
+}
+
+func (*guestFollowsPower) PutObject(*simulator.Context, mo.Reference) {}
+
+func (w *guestFollowsPower) RemoveObject(_ *simulator.Context, ref types.ManagedObjectReference) {
+	w.inv.mu.Lock()
+	defer w.inv.mu.Unlock()
+	delete(w.inv.vms, ref)
+}
+
+func (w *guestFollowsPower) UpdateObject(ctx *simulator.Context, object mo.Reference, changes []types.PropertyChange) {
+	vm, ok := object.(*mo.VirtualMachine)
+	if !ok {
+		return
+	}
+	for _, change := range changes {
+		if change.Name != "runtime.powerState" {
+			continue
+		}
+		if d := w.inv.described(vm.Self); d != nil {
+			ctx.Update(vm, guestChanges(GuestOf(d, vm.Runtime.PowerState == types.VirtualMachinePowerStatePoweredOn)))
+		}
+	}
+}
