@@ -1,0 +1,148 @@
+package cns
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/google/uuid"
+
+	cnstypes "github.com/vmware/govmomi/cns/types"
+	"github.com/vmware/govmomi/vim25/types"
+	vsanfs "github.com/vmware/govmomi/vsan/vsanfs/types"
+)
+
+// createShare makes a vSAN file share, or registers the share of an unregistered volume again.
+func (m *Manager) createShare(spec *creation) (types.AnyType, types.BaseMethodFault) {
+	if !m.since("7.0U3") {
+		return m.notCreated(spec, nil, &types.NotSupported{})
+	}
+	capacityMB := spec.BackingObjectDetails.GetCnsBackingObjectDetails().CapacityInMb
+	switch spec.BackingObjectDetails.(type) {
+	case *cnstypes.CnsVsanFileShareBackingDetails, *cnstypes.CnsFileBackingDetails:
+	default:
+		return nil, invalid("createSpecs.backingObjectDetails")
+	}
+	var permissions []vsanfs.VsanFileShareNetPermission
+	if wanted, ok := spec.CreateSpec.(*cnstypes.CnsVSANFileCreateSpec); ok {
+		permissions = wanted.Permission
+		capacityMB = max(capacityMB, wanted.SoftQuotaInMb)
+	} else if spec.CreateSpec != nil {
+		return nil, invalid("createSpecs.createSpec")
+	}
+	if capacityMB <= 0 {
+		return nil, invalid("createSpecs.backingObjectDetails.capacityInMb")
+	}
+	if fault := checkPermissions(permissions); fault != nil {
+		return nil, fault
+	}
+	if spec.VolumeSource != nil {
+		return m.notCreated(spec, nil, &types.NotSupported{})
+	}
+	metadata, fault := merge(cnstypes.CnsVolumeMetadata{}, spec.Metadata, false, m.Assumptions())
+	if fault != nil {
+		return m.notCreated(spec, nil, fault)
+	}
+	policy, _ := policyID(spec.Profile)
+	at, placements, fault := m.choose(wanted{user: spec.user, among: spec.Datastores, policy: policy, bytes: capacityMB * mib, file: true})
+	if fault != nil {
+		return m.notCreated(spec, placements, fault)
+	}
+	fileID := uuid.NewString()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.enter(&volume{
+		id: "file:" + fileID, name: spec.Name, kind: typeFile, policy: policy, metadata: metadata,
+		share: &share{fileID: fileID, datastore: at.ref, capacityMB: capacityMB, taken: at.taken, permissions: slices.Clone(permissions)},
+	})
+	return created(spec, "file:"+fileID, placements), nil
+}
+
+func checkPermissions(list []vsanfs.VsanFileShareNetPermission) types.BaseMethodFault {
+	for _, p := range list {
+		switch p.Permissions {
+		case vsanfs.VsanFileShareAccessTypeREAD_ONLY, vsanfs.VsanFileShareAccessTypeREAD_WRITE, vsanfs.VsanFileShareAccessTypeNO_ACCESS:
+		default:
+			return invalid("permission.permissions")
+		}
+		if p.Ips == "" {
+			return invalid("permission.ips")
+		}
+	}
+	return nil
+}
+
+// showShare tells how to mount a share. The server's name is in the range kept for documentation: nothing serves it.
+func (m *Manager) showShare(v *volume) cnstypes.BaseCnsBackingObjectDetails {
+	return &CnsVsanFileShareBackingDetails{
+		CnsFileBackingDetails: cnstypes.CnsFileBackingDetails{
+			CnsBackingObjectDetails: cnstypes.CnsBackingObjectDetails{CapacityInMb: v.share.capacityMB},
+			BackingFileId:           v.share.fileID,
+		},
+		Name: v.name,
+		AccessPoints: []types.KeyValue{
+			{Key: "NFSv3", Value: "192.0.2.10:/" + v.share.fileID},
+			{Key: "NFSv4.1", Value: fmt.Sprintf("192.0.2.10:/vsanfs/%s", v.share.fileID)},
+		},
+		Permission: slices.Clone(v.share.permissions),
+	}
+}
+
+func (m *Manager) extendShare(v *volume, capacityMB int64) types.BaseMethodFault {
+	if !m.Assumptions().ExtendFileShares {
+		return &types.NotSupported{}
+	}
+	m.mu.Lock()
+	grow := capacityMB - v.share.capacityMB
+	m.mu.Unlock()
+	if grow < 0 {
+		return invalid("extendSpecs.capacityInMb")
+	}
+	taken, enough := m.take(v.share.datastore, grow*mib)
+	if !enough {
+		return m.outOfSpace("extend", v.share.datastore.Value)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	v.share.capacityMB = capacityMB
+	v.share.taken += taken
+	return nil
+}
+
+// configureACLs is CnsConfigureVolumeACLs.
+func (m *Manager) configureACLs(specs []cnstypes.CnsVolumeACLConfigureSpec) (types.AnyType, types.BaseMethodFault) {
+	if len(specs) == 0 {
+		return nil, invalid("ACLConfigSpecs")
+	}
+	result := batch()
+	for _, spec := range specs {
+		result.VolumeResults = append(result.VolumeResults, outcome(spec.VolumeId.Id, m.configureACL(spec)))
+	}
+	return result, nil
+}
+
+// configureACL merges by address: a new entry replaces the one for the same clients, delete removes it.
+func (m *Manager) configureACL(spec cnstypes.CnsVolumeACLConfigureSpec) types.BaseMethodFault {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	v, ok := m.volumes[spec.VolumeId.Id]
+	if !ok {
+		return &types.NotFound{}
+	}
+	if v.share == nil {
+		return &types.NotSupported{}
+	}
+	permissions := slices.Clone(v.share.permissions)
+	for _, access := range spec.AccessControlSpecList {
+		if fault := checkPermissions(access.Permission); fault != nil && !access.Delete {
+			return fault
+		}
+		for _, p := range access.Permission {
+			permissions = slices.DeleteFunc(permissions, func(old vsanfs.VsanFileShareNetPermission) bool { return old.Ips == p.Ips })
+			if !access.Delete {
+				permissions = append(permissions, p)
+			}
+		}
+	}
+	v.share.permissions = permissions
+	return nil
+}

@@ -1,0 +1,145 @@
+package cns
+
+import (
+	"cmp"
+	"slices"
+
+	cnstypes "github.com/vmware/govmomi/cns/types"
+	"github.com/vmware/govmomi/vim25/types"
+)
+
+// candidate is a datastore that create considers; fault says why it cannot be used.
+type candidate struct {
+	place
+	fault types.BaseMethodFault
+}
+
+// wanted is what a new volume asks of its datastore.
+type wanted struct {
+	user   string
+	among  []types.ManagedObjectReference // empty: any
+	policy string
+	bytes  int64
+	file   bool
+	only   *types.ManagedObjectReference // a restored volume stays with its source
+}
+
+// candidates judges the datastores, best first: usable ones by free space as CNS ranks them, then the others.
+func (m *Manager) candidates(want wanted) ([]candidate, types.BaseMethodFault) {
+	refs := want.among
+	if len(refs) == 0 {
+		refs = m.datastores()
+	}
+	var suitable []types.ManagedObjectReference
+	if want.policy != "" && m.policies != nil {
+		known := false
+		if suitable, known = m.policies.Compatible(want.policy); !known {
+			return nil, invalid("createSpecs.profile.profileId")
+		}
+	}
+	list := make([]candidate, 0, len(refs))
+	for _, ref := range refs {
+		p, ok := m.datastore(ref)
+		if !ok {
+			return nil, &types.ManagedObjectNotFound{Obj: ref}
+		}
+		c := candidate{place: p}
+		switch {
+		case m.mayPlace != nil && !m.mayPlace(want.user, ref):
+			c.fault = &CnsMissingPrivilegeFault{
+				CnsFault:   cnstypes.CnsFault{Reason: "User " + want.user + " may not create disks on datastore " + p.name},
+				Privileges: []string{"Datastore.FileManagement"},
+			}
+		case want.policy != "" && m.policies != nil && !slices.Contains(suitable, ref):
+			c.fault = &CnsInCompatibleFault{CnsFault: cnstypes.CnsFault{Reason: "Datastore " + p.name + " does not satisfy the storage policy"}}
+		case want.only != nil && *want.only != ref:
+			c.fault = &CnsPlacementFault{CnsFault: cnstypes.CnsFault{Reason: "Datastore " + p.name + " does not hold the snapshot"}}
+		case want.file && m.Assumptions().FileSharesNeedVSAN && !p.vsan:
+			c.fault = &CnsPlacementFault{CnsFault: cnstypes.CnsFault{Reason: "Datastore " + p.name + " is not a vSAN datastore"}}
+		case want.file && m.fileService != nil && !m.fileService(ref):
+			c.fault = &CnsPlacementFault{CnsFault: cnstypes.CnsFault{Reason: "vSAN file service is not enabled for datastore " + p.name}}
+		case !p.accessible:
+			c.fault = &CnsPlacementFault{CnsFault: cnstypes.CnsFault{Reason: "Datastore " + p.name + " is not accessible or in maintenance"}}
+		case p.free < want.bytes:
+			c.fault = &types.NoDiskSpace{Datastore: p.name}
+		}
+		list = append(list, c)
+	}
+	slices.SortStableFunc(list, func(a, b candidate) int {
+		if (a.fault == nil) != (b.fault == nil) {
+			if a.fault == nil {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Or(cmp.Compare(b.free, a.free), compareRefs(a.ref, b.ref))
+	})
+	return list, nil
+}
+
+// chosenPlace is a datastore with room reserved on it.
+type chosenPlace struct {
+	place
+	taken int64 // for giveBack
+}
+
+// choose reserves room on the best datastore. The placement results tell of every candidate why it was not taken.
+func (m *Manager) choose(want wanted) (chosenPlace, []cnstypes.CnsPlacementResult, types.BaseMethodFault) {
+	list, fault := m.candidates(want)
+	if fault != nil {
+		return chosenPlace{}, nil, fault
+	}
+	var chosen *chosenPlace
+	var results []cnstypes.CnsPlacementResult
+	for i := range list {
+		c := &list[i]
+		if c.fault == nil && chosen == nil {
+			taken, enough := m.take(c.ref, want.bytes)
+			if enough {
+				chosen = &chosenPlace{place: c.place, taken: taken}
+				results = append(results, cnstypes.CnsPlacementResult{Datastore: c.ref})
+				continue
+			}
+			c.fault = &types.NoDiskSpace{Datastore: c.name}
+		}
+		if c.fault == nil {
+			c.fault = &CnsRankedLowerFault{CnsFault: cnstypes.CnsFault{Reason: "Datastore " + c.name + " has less free space"}}
+		}
+		results = append(results, cnstypes.CnsPlacementResult{Datastore: c.ref, PlacementFaults: []*types.LocalizedMethodFault{localized(c.fault)}})
+	}
+	if !m.since("7.0U3") {
+		results = nil // the field is newer than the release
+	}
+	if chosen == nil {
+		return chosenPlace{}, results, m.noPlace(list)
+	}
+	return *chosen, results, nil
+}
+
+// noPlace names the reason that most likely is the user's: a full datastore that is otherwise right.
+func (m *Manager) noPlace(list []candidate) types.BaseMethodFault {
+	for _, c := range list {
+		if _, full := c.fault.(*types.NoDiskSpace); full {
+			return m.outOfSpace("create", c.name)
+		}
+	}
+	if len(list) > 0 && !slices.ContainsFunc(list, func(c candidate) bool { _, missing := c.fault.(*CnsMissingPrivilegeFault); return !missing }) {
+		return cnsFault(&types.NoPermission{Object: &list[0].ref, PrivilegeId: "Datastore.FileManagement"},
+			"CNS: Failed to create disk.:Fault cause: vim.fault.NoPermission")
+	}
+	return cnsFault(nil, "CNS: No compatible datastore found for the storage policy among %d candidates", len(list))
+}
+
+// policyID reads the one policy of a spec. vCenter takes a list, but uses a single entry.
+func policyID(profiles []types.BaseVirtualMachineProfileSpec) (string, types.BaseMethodFault) {
+	id := ""
+	for _, p := range profiles {
+		if defined, ok := p.(*types.VirtualMachineDefinedProfileSpec); ok {
+			if id != "" || defined.ProfileId == "" {
+				return "", invalid("profile")
+			}
+			id = defined.ProfileId
+		}
+	}
+	return id, nil
+}

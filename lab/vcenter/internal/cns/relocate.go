@@ -1,0 +1,161 @@
+package cns
+
+import (
+	"slices"
+
+	cnstypes "github.com/vmware/govmomi/cns/types"
+	"github.com/vmware/govmomi/vim25/types"
+)
+
+// relocateVolumes is CnsRelocateVolume.
+func (m *Manager) relocateVolumes(specs []cnstypes.BaseCnsVolumeRelocateSpec) (types.AnyType, types.BaseMethodFault) {
+	if len(specs) == 0 {
+		return nil, invalid("relocateSpecs")
+	}
+	result := batch()
+	for _, base := range specs {
+		if base == nil {
+			return nil, invalid("relocateSpecs")
+		}
+		spec := base.GetCnsVolumeRelocateSpec()
+		result.VolumeResults = append(result.VolumeResults, outcome(spec.VolumeId.Id, m.relocateVolume(spec)))
+	}
+	return result, nil
+}
+
+func (m *Manager) relocateVolume(spec cnstypes.CnsVolumeRelocateSpec) types.BaseMethodFault {
+	id := spec.VolumeId.Id
+	defer m.volumeOps.lock(id)()
+	v := m.lookup(id)
+	d, fault := m.blockDisk(id)
+	if _, gone := fault.(*cnstypes.CnsVolumeNotFoundFault); gone {
+		return &types.NotFound{}
+	}
+	if fault != nil {
+		return fault
+	}
+	policy, fault := policyID(spec.Profile)
+	if fault != nil {
+		return fault
+	}
+	holders := m.holders(v.disk)
+	target, ok := m.datastore(spec.Datastore)
+	switch {
+	case spec.ServiceLocator != nil:
+		return &types.NotSupported{}
+	case !ok:
+		return &types.ManagedObjectNotFound{Obj: spec.Datastore}
+	case spec.Datastore == d.datastore:
+		return &types.AlreadyExists{Name: d.path}
+	case d.pinned:
+		return cnsFault(&types.NotSupported{}, "CNS: Failed to relocate disk.:Fault cause: vmodl.fault.NotSupported: relocation of disk %s is disabled", id)
+	case len(d.snapshots) > 0:
+		return cnsFault(&types.InvalidState{}, "CNS: Failed to relocate disk.:Fault cause: vim.fault.InvalidState: disk %s has %d snapshots", id, len(d.snapshots))
+	case len(holders) > 0 && !m.Assumptions().RelocateAttached:
+		return &types.ResourceInUse{Type: "VStorageObject", Name: id}
+	case !target.accessible:
+		return cnsFault(&types.InvalidDatastoreState{DatastoreName: target.name}, "CNS: Failed to relocate disk.:Fault cause: vim.fault.InvalidDatastoreState")
+	}
+	if policy == "" {
+		m.mu.Lock()
+		policy = v.policy
+		m.mu.Unlock()
+	}
+	if fault := m.satisfies(policy, target); fault != nil {
+		return fault
+	}
+	taken, enough := m.take(target.ref, d.capacityMB*mib)
+	if !enough {
+		return m.outOfSpace("relocate", target.name)
+	}
+	if fault := m.move(v, d, target, holders); fault != nil {
+		m.giveBack(target.ref, taken)
+		return fault
+	}
+	m.mu.Lock()
+	v.policy, v.disk.taken = policy, taken
+	m.mu.Unlock()
+	m.giveBack(d.datastore, d.taken)
+	return nil
+}
+
+// move changes where a disk lies. Content stays where Disks has it, which knows no datastores.
+func (m *Manager) move(v *volume, old disk, target place, holders []attachment) types.BaseMethodFault {
+	m.mu.Lock()
+	path := m.fcdPath(target, old.id)
+	m.mu.Unlock()
+	if err := writeDescriptor(target.dir, path, old.capacityMB); err != nil {
+		return cnsFault(&types.SystemError{Reason: err.Error()}, "CNS: Failed to relocate disk.:Fault cause: vmodl.fault.SystemError")
+	}
+	if source, ok := m.datastore(old.datastore); ok {
+		removeDescriptor(source.dir, old.path)
+	}
+	m.mu.Lock()
+	v.disk.datastore, v.disk.path, v.disk.relocating = target.ref, path, true
+	m.publish(v.disk)
+	m.mu.Unlock()
+	m.redraw(old.id, holders, func(device *types.VirtualDisk) {
+		if backing, ok := device.Backing.(*types.VirtualDiskFlatVer2BackingInfo); ok {
+			moved := *backing
+			moved.FileName = path
+			moved.Datastore = &target.ref
+			device.Backing = &moved
+		}
+	})
+	m.mu.Lock()
+	v.disk.relocating = false
+	m.mu.Unlock()
+	return nil
+}
+
+// satisfies refuses a datastore that does not suit the policy; an empty policy suits all.
+func (m *Manager) satisfies(policy string, at place) types.BaseMethodFault {
+	if policy == "" || m.policies == nil {
+		return nil
+	}
+	suitable, known := m.policies.Compatible(policy)
+	if !known {
+		return invalid("profile.profileId")
+	}
+	if !slices.Contains(suitable, at.ref) {
+		return cnsFault(nil, "CNS: Datastore %s does not satisfy the storage policy %s", at.name, policy)
+	}
+	return nil
+}
+
+// reconfigPolicies is CnsReconfigVolumePolicy.
+func (m *Manager) reconfigPolicies(specs []cnstypes.CnsVolumePolicyReconfigSpec) (types.AnyType, types.BaseMethodFault) {
+	if len(specs) == 0 {
+		return nil, invalid("volumePolicyReconfigSpecs")
+	}
+	result := batch()
+	for _, spec := range specs {
+		result.VolumeResults = append(result.VolumeResults, outcome(spec.VolumeId.Id, m.reconfigPolicy(spec)))
+	}
+	return result, nil
+}
+
+func (m *Manager) reconfigPolicy(spec cnstypes.CnsVolumePolicyReconfigSpec) types.BaseMethodFault {
+	defer m.volumeOps.lock(spec.VolumeId.Id)()
+	v := m.lookup(spec.VolumeId.Id)
+	if v == nil {
+		return &types.NotFound{}
+	}
+	policy, fault := policyID(spec.Profile)
+	if fault == nil && policy == "" {
+		fault = invalid("volumePolicyReconfigSpecs.profile")
+	}
+	if fault != nil {
+		return fault
+	}
+	at, _ := m.datastore(v.datastore())
+	fault = m.satisfies(policy, at)
+	_, incompatible := fault.(*cnstypes.CnsFault)
+	if fault != nil && !(incompatible && m.Assumptions().ReconfigIncompatible == "nonCompliant") {
+		return fault
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	v.policy, v.breach = policy, incompatible
+	return nil
+}

@@ -1,0 +1,259 @@
+package cns
+
+import (
+	"slices"
+
+	"github.com/google/uuid"
+
+	cnstypes "github.com/vmware/govmomi/cns/types"
+	"github.com/vmware/govmomi/vim25/types"
+)
+
+func volumeNotFound(id string) types.BaseMethodFault {
+	return &cnstypes.CnsVolumeNotFoundFault{
+		CnsFault: cnstypes.CnsFault{Reason: "Volume " + id + " was not found"}, VolumeId: cnstypes.CnsVolumeId{Id: id},
+	}
+}
+
+func snapshotNotFound(id, snapshotID string) types.BaseMethodFault {
+	return &cnstypes.CnsSnapshotNotFoundFault{
+		CnsFault: cnstypes.CnsFault{Reason: "Snapshot " + snapshotID + " of volume " + id + " was not found"},
+		VolumeId: cnstypes.CnsVolumeId{Id: id}, SnapshotId: cnstypes.CnsSnapshotId{Id: snapshotID},
+	}
+}
+
+// blockDisk gives a copy of the volume's disk as it is now.
+func (m *Manager) blockDisk(id string) (disk, types.BaseMethodFault) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	v, ok := m.volumes[id]
+	switch {
+	case !ok:
+		return disk{}, volumeNotFound(id)
+	case v.disk == nil:
+		return disk{}, &types.NotSupported{}
+	case m.findDisk(id) == nil:
+		return disk{}, volumeNotFound(id)
+	}
+	return *v.disk, nil
+}
+
+// snapshotOf gives the disk if it has the snapshot.
+func (m *Manager) snapshotOf(id, snapshotID string) (disk, types.BaseMethodFault) {
+	d, fault := m.blockDisk(id)
+	if fault != nil {
+		return d, fault
+	}
+	if !d.hasSnapshot(snapshotID) {
+		return d, snapshotNotFound(id, snapshotID)
+	}
+	return d, nil
+}
+
+func (d *disk) hasSnapshot(id string) bool {
+	return slices.ContainsFunc(d.snapshots, func(s snapshot) bool { return s.id == id })
+}
+
+// createSnapshots is CnsCreateSnapshots.
+func (m *Manager) createSnapshots(specs []cnstypes.CnsSnapshotCreateSpec) (types.AnyType, types.BaseMethodFault) {
+	if len(specs) == 0 {
+		return nil, invalid("snapshotSpecs")
+	}
+	result := batch()
+	for _, spec := range specs {
+		made, fault := m.createSnapshot(spec)
+		entry := &cnstypes.CnsSnapshotCreateResult{CnsSnapshotOperationResult: cnstypes.CnsSnapshotOperationResult{
+			CnsVolumeOperationResult: *outcome(spec.VolumeId.Id, fault),
+		}}
+		if fault == nil {
+			entry.Snapshot = made.wire(spec.VolumeId.Id)
+			entry.AggregatedSnapshotCapacityInMb = m.aggregated(spec.VolumeId.Id)
+		}
+		result.VolumeResults = append(result.VolumeResults, entry)
+	}
+	return result, nil
+}
+
+func (s snapshot) wire(volumeID string) cnstypes.CnsSnapshot {
+	return cnstypes.CnsSnapshot{
+		SnapshotId: cnstypes.CnsSnapshotId{Id: s.id}, VolumeId: cnstypes.CnsVolumeId{Id: volumeID},
+		Description: s.description, CreateTime: s.created, ChangedBlockTrackingId: s.changeID,
+	}
+}
+
+func (m *Manager) createSnapshot(spec cnstypes.CnsSnapshotCreateSpec) (snapshot, types.BaseMethodFault) {
+	id := spec.VolumeId.Id
+	defer m.volumeOps.lock(id)()
+	d, fault := m.blockDisk(id)
+	if fault != nil {
+		return snapshot{}, fault
+	}
+	wanted := uuid.NewString()
+	if spec.SnapshotId != nil && spec.SnapshotId.Id != "" {
+		if !m.since(m.Assumptions().TransactionsSince) {
+			return snapshot{}, &types.NotSupported{}
+		}
+		if _, err := uuid.Parse(spec.SnapshotId.Id); err != nil || len(spec.SnapshotId.Id) != len(wanted) {
+			return snapshot{}, invalid("snapshotSpecs.snapshotId")
+		}
+		wanted = spec.SnapshotId.Id
+	}
+	if d.hasSnapshot(wanted) {
+		return snapshot{}, &types.AlreadyExists{Name: wanted}
+	}
+	return m.snapshotDisk(d, wanted, spec.Description)
+}
+
+// snapshotDisk keeps a disk's content under a new id. The caller holds the operation lock of the disk.
+func (m *Manager) snapshotDisk(d disk, wanted, description string) (snapshot, types.BaseMethodFault) {
+	id, assumed := d.id, m.Assumptions()
+	made := snapshot{id: wanted, description: description, created: m.now(), objectID: uuid.NewString()}
+	if len(d.snapshots) >= assumed.SnapshotLimit {
+		return made, cnsFault(&types.LimitExceeded{Limit: types.NewInt32(int32(assumed.SnapshotLimit))},
+			"CNS: Failed to create snapshot.:Fault cause: vim.fault.LimitExceeded: disk %s has %d snapshots", id, len(d.snapshots))
+	}
+	if d.tracking {
+		made.changeID = uuid.NewString()
+	}
+	if m.content != nil && d.filled {
+		if err := m.content.Snapshot(id, made.id); err != nil {
+			return made, cnsFault(&types.SystemError{Reason: err.Error()}, "CNS: Failed to create snapshot.:Fault cause: vmodl.fault.SystemError")
+		}
+	}
+	m.setSnapshots(id, append(slices.Clone(d.snapshots), made))
+	return made, nil
+}
+
+func (m *Manager) setSnapshots(id string, snapshots []snapshot) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if d, ok := m.disks[id]; ok {
+		d.snapshots = snapshots
+		m.publish(d)
+	}
+}
+
+// aggregated is what the snapshots of a volume may take: as in vCenter's field, newer than most releases.
+func (m *Manager) aggregated(id string) int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if d, ok := m.disks[id]; ok && m.since("9.0") {
+		return int64(len(d.snapshots)) * d.capacityMB
+	}
+	return 0
+}
+
+// deleteSnapshots is CnsDeleteSnapshots.
+func (m *Manager) deleteSnapshots(specs []cnstypes.CnsSnapshotDeleteSpec) (types.AnyType, types.BaseMethodFault) {
+	if len(specs) == 0 {
+		return nil, invalid("snapshotDeleteSpecs")
+	}
+	result := batch()
+	for _, spec := range specs {
+		fault := m.deleteSnapshot(spec.VolumeId.Id, spec.SnapshotId.Id)
+		result.VolumeResults = append(result.VolumeResults, &cnstypes.CnsSnapshotDeleteResult{
+			CnsSnapshotOperationResult:     cnstypes.CnsSnapshotOperationResult{CnsVolumeOperationResult: *outcome(spec.VolumeId.Id, fault)},
+			SnapshotId:                     spec.SnapshotId,
+			AggregatedSnapshotCapacityInMb: m.aggregated(spec.VolumeId.Id),
+		})
+	}
+	return result, nil
+}
+
+func (m *Manager) deleteSnapshot(id, snapshotID string) types.BaseMethodFault {
+	defer m.volumeOps.lock(id)()
+	d, fault := m.blockDisk(id)
+	if _, gone := fault.(*cnstypes.CnsVolumeNotFoundFault); gone {
+		return &types.NotFound{}
+	}
+	if fault != nil {
+		return fault
+	}
+	if !d.hasSnapshot(snapshotID) {
+		switch m.Assumptions().DeleteMissingSnapshot {
+		case "InvalidArgument":
+			return invalid("")
+		case "CnsSnapshotNotFoundFault":
+			return snapshotNotFound(id, snapshotID)
+		}
+		return &types.NotFound{}
+	}
+	return m.deleteDiskSnapshot(d, snapshotID)
+}
+
+// deleteDiskSnapshot forgets one snapshot of a disk. The caller holds the operation lock of the disk.
+func (m *Manager) deleteDiskSnapshot(d disk, snapshotID string) types.BaseMethodFault {
+	if m.content != nil && d.filled {
+		if err := m.content.DeleteSnapshot(d.id, snapshotID); err != nil {
+			return cnsFault(&types.SystemError{Reason: err.Error()}, "CNS: Failed to delete snapshot.:Fault cause: vmodl.fault.SystemError")
+		}
+	}
+	m.setSnapshots(d.id, slices.DeleteFunc(slices.Clone(d.snapshots), func(s snapshot) bool { return s.id == snapshotID }))
+	return nil
+}
+
+// querySnapshots is CnsQuerySnapshots: of one volume, of one snapshot, or all.
+func (m *Manager) querySnapshots(filter cnstypes.CnsSnapshotQueryFilter) (types.AnyType, types.BaseMethodFault) {
+	if len(filter.SnapshotQuerySpecs) > 1 {
+		return nil, invalid("snapshotQuerySpecs")
+	}
+	var entries []cnstypes.CnsSnapshotQueryResultEntry
+	if len(filter.SnapshotQuerySpecs) == 0 {
+		entries = m.allSnapshots()
+	} else {
+		spec := filter.SnapshotQuerySpecs[0]
+		only := ""
+		if spec.SnapshotId != nil {
+			only = spec.SnapshotId.Id
+		}
+		entries = m.snapshotEntries(spec.VolumeId.Id, only)
+	}
+	cursor := cnstypes.CnsCursor{}
+	if filter.Cursor != nil {
+		cursor = *filter.Cursor
+	}
+	limit := int64(m.Assumptions().MaxSnapshotPage)
+	if cursor.Limit > limit {
+		return nil, invalid("cursor.limit")
+	}
+	if cursor.Limit == 0 {
+		cursor.Limit = limit
+	}
+	page, cursor, fault := cut(entries, cursor)
+	if fault != nil {
+		return nil, fault
+	}
+	return &cnstypes.CnsSnapshotQueryResult{Entries: page, Cursor: cursor}, nil
+}
+
+func (m *Manager) snapshotEntries(id, only string) []cnstypes.CnsSnapshotQueryResultEntry {
+	d, fault := m.blockDisk(id)
+	if fault == nil && only != "" && !d.hasSnapshot(only) {
+		fault = snapshotNotFound(id, only)
+	}
+	if fault != nil {
+		return []cnstypes.CnsSnapshotQueryResultEntry{{Error: localized(fault)}}
+	}
+	var entries []cnstypes.CnsSnapshotQueryResultEntry
+	for _, s := range d.snapshots {
+		if only == "" || s.id == only {
+			entries = append(entries, cnstypes.CnsSnapshotQueryResultEntry{Snapshot: s.wire(id)})
+		}
+	}
+	return entries
+}
+
+func (m *Manager) allSnapshots() []cnstypes.CnsSnapshotQueryResultEntry {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var entries []cnstypes.CnsSnapshotQueryResultEntry
+	for _, v := range m.ordered() {
+		if v.disk == nil {
+			continue
+		}
+		for _, s := range v.disk.snapshots {
+			entries = append(entries, cnstypes.CnsSnapshotQueryResultEntry{Snapshot: s.wire(v.id)})
+		}
+	}
+	return entries
+}
