@@ -1,0 +1,180 @@
+package authz
+
+import (
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/vmware/govmomi/simulator"
+	"github.com/vmware/govmomi/vim25/methods"
+	"github.com/vmware/govmomi/vim25/soap"
+	"github.com/vmware/govmomi/vim25/types"
+)
+
+// propertyCollector is a session's twin of the PropertyCollector. It lets the stock one collect and then removes
+// what the user may not see. For users with the Admin role everywhere it does nothing.
+type propertyCollector struct {
+	simulator.PropertyCollector
+	a *Authz
+
+	pageLock sync.Mutex
+	pages    map[string]page
+}
+
+// page is the rest of a filtered read, waiting for ContinueRetrievePropertiesEx.
+type page struct {
+	objects []types.ObjectContent
+	size    int32
+}
+
+func newPropertyCollector(a *Authz, self types.ManagedObjectReference) *propertyCollector {
+	c := &propertyCollector{a: a, pages: map[string]page{}}
+	c.Self = self
+	return c
+}
+
+// CreatePropertyCollector makes another filtering collector for the same session.
+func (c *propertyCollector) CreatePropertyCollector(ctx *simulator.Context, _ *types.CreatePropertyCollector) soap.HasFault {
+	created := newPropertyCollector(c.a, types.ManagedObjectReference{Type: "PropertyCollector"})
+	return &methods.CreatePropertyCollectorBody{Res: &types.CreatePropertyCollectorResponse{
+		Returnval: ctx.Session.Put(created).Reference(),
+	}}
+}
+
+func restricted(s *scope) bool { return s != nil && !s.all }
+
+func namedObjects(specs ...types.PropertyFilterSpec) map[types.ManagedObjectReference]bool {
+	named := map[types.ManagedObjectReference]bool{}
+	for _, spec := range specs {
+		for _, o := range spec.ObjectSet {
+			named[o.Obj] = true
+		}
+	}
+	return named
+}
+
+// RetrievePropertiesEx reads, filters and pages. Pages are cut after filtering, so that they stay full.
+func (c *propertyCollector) RetrievePropertiesEx(ctx *simulator.Context, req *types.RetrievePropertiesEx) soap.HasFault {
+	s := c.a.sessionScope(ctx)
+	if !restricted(s) {
+		return c.PropertyCollector.RetrievePropertiesEx(ctx, req)
+	}
+	whole := *req
+	whole.Options.MaxObjects = 0
+	body, ok := c.PropertyCollector.RetrievePropertiesEx(ctx, &whole).(*methods.RetrievePropertiesExBody)
+	if !ok || body.Res == nil || body.Res.Returnval == nil {
+		return body
+	}
+	objects := s.filterContent(body.Res.Returnval.Objects, namedObjects(req.SpecSet...))
+	objects, token := c.cut(objects, req.Options.MaxObjects)
+	body.Res.Returnval = &types.RetrieveResult{Token: token, Objects: objects}
+	if len(objects) == 0 {
+		body.Res.Returnval = nil
+	}
+	return body
+}
+
+func (c *propertyCollector) cut(objects []types.ObjectContent, size int32) ([]types.ObjectContent, string) {
+	if size <= 0 || len(objects) <= int(size) {
+		return objects, ""
+	}
+	token := uuid.NewString()
+	c.pageLock.Lock()
+	c.pages[token] = page{objects[size:], size}
+	c.pageLock.Unlock()
+	return objects[:size], token
+}
+
+func (c *propertyCollector) takePage(token string) (page, bool) {
+	c.pageLock.Lock()
+	defer c.pageLock.Unlock()
+	p, ok := c.pages[token]
+	delete(c.pages, token)
+	return p, ok
+}
+
+// ContinueRetrievePropertiesEx hands out the next page.
+func (c *propertyCollector) ContinueRetrievePropertiesEx(ctx *simulator.Context, req *types.ContinueRetrievePropertiesEx) soap.HasFault {
+	p, ok := c.takePage(req.Token)
+	if !ok {
+		return c.PropertyCollector.ContinueRetrievePropertiesEx(ctx, req)
+	}
+	objects, token := c.cut(p.objects, p.size)
+	return &methods.ContinueRetrievePropertiesExBody{Res: &types.ContinueRetrievePropertiesExResponse{
+		Returnval: types.RetrieveResult{Token: token, Objects: objects},
+	}}
+}
+
+// CancelRetrievePropertiesEx forgets the pages that are left.
+func (c *propertyCollector) CancelRetrievePropertiesEx(req *types.CancelRetrievePropertiesEx) soap.HasFault {
+	c.takePage(req.Token)
+	return &methods.CancelRetrievePropertiesExBody{Res: &types.CancelRetrievePropertiesExResponse{}}
+}
+
+// RetrieveProperties is the older call without pages.
+func (c *propertyCollector) RetrieveProperties(ctx *simulator.Context, req *types.RetrieveProperties) soap.HasFault {
+	s := c.a.sessionScope(ctx)
+	body, ok := c.PropertyCollector.RetrieveProperties(ctx, req).(*methods.RetrievePropertiesBody)
+	if ok && restricted(s) && body.Res != nil {
+		body.Res.Returnval = s.filterContent(body.Res.Returnval, namedObjects(req.SpecSet...))
+	}
+	return body
+}
+
+// WaitForUpdatesEx waits for changes the user may see. An update that filtering leaves empty is not worth an answer,
+// so the wait goes on for the time that is left.
+func (c *propertyCollector) WaitForUpdatesEx(ctx *simulator.Context, req *types.WaitForUpdatesEx) soap.HasFault {
+	var deadline time.Time
+	if req.Options != nil && req.Options.MaxWaitSeconds != nil {
+		deadline = time.Now().Add(time.Duration(*req.Options.MaxWaitSeconds) * time.Second)
+	}
+	for {
+		body, ok := c.PropertyCollector.WaitForUpdatesEx(ctx, req).(*methods.WaitForUpdatesExBody)
+		s := c.a.sessionScope(ctx)
+		if !ok || !restricted(s) || body.Res == nil || body.Res.Returnval == nil {
+			return body
+		}
+		set := body.Res.Returnval
+		c.filterSet(ctx, s, set)
+		truncated := set.Truncated != nil && *set.Truncated
+		if len(set.FilterSet) > 0 || truncated || req.Version == "" {
+			return body
+		}
+		next := *req
+		next.Version = set.Version
+		if !deadline.IsZero() {
+			left := int32((time.Until(deadline) + time.Second - 1) / time.Second)
+			if left <= 0 {
+				body.Res.Returnval = nil
+				return body
+			}
+			options := *req.Options
+			options.MaxWaitSeconds = &left
+			next.Options = &options
+		}
+		req = &next
+	}
+}
+
+func (c *propertyCollector) filterSet(ctx *simulator.Context, s *scope, set *types.UpdateSet) {
+	var kept []types.PropertyFilterUpdate
+	for _, u := range set.FilterSet {
+		named := map[types.ManagedObjectReference]bool{}
+		if f, ok := ctx.Session.Get(u.Filter).(*simulator.PropertyFilter); ok {
+			named = namedObjects(f.Spec)
+		}
+		if u.ObjectSet = s.filterUpdates(u.ObjectSet, named); len(u.ObjectSet) > 0 {
+			kept = append(kept, u)
+		}
+	}
+	set.FilterSet = kept
+}
+
+// WaitForUpdates is the older call without options.
+func (c *propertyCollector) WaitForUpdates(ctx *simulator.Context, req *types.WaitForUpdates) soap.HasFault {
+	body, ok := c.WaitForUpdatesEx(ctx, &types.WaitForUpdatesEx{This: req.This, Version: req.Version}).(*methods.WaitForUpdatesExBody)
+	if !ok || body.Fault_ != nil || body.Res == nil || body.Res.Returnval == nil {
+		return &methods.WaitForUpdatesBody{Fault_: body.Fault_, Res: &types.WaitForUpdatesResponse{}}
+	}
+	return &methods.WaitForUpdatesBody{Res: &types.WaitForUpdatesResponse{Returnval: *body.Res.Returnval}}
+}
