@@ -1,0 +1,234 @@
+package vcenter
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+
+	lookup "github.com/vmware/govmomi/lookup/simulator"
+	"github.com/vmware/govmomi/simulator"
+	"github.com/vmware/govmomi/vim25/types"
+
+	"vsphere-drivers.example/lab/vcenter/internal/assume"
+	"vsphere-drivers.example/lab/vcenter/internal/authz"
+	"vsphere-drivers.example/lab/vcenter/internal/authz/directory"
+	"vsphere-drivers.example/lab/vcenter/internal/authz/sso"
+	"vsphere-drivers.example/lab/vcenter/internal/cns"
+	"vsphere-drivers.example/lab/vcenter/internal/disks"
+	"vsphere-drivers.example/lab/vcenter/internal/pbm"
+	"vsphere-drivers.example/lab/vcenter/internal/rest"
+	"vsphere-drivers.example/lab/vcenter/internal/strict"
+	"vsphere-drivers.example/lab/vcenter/internal/traffic"
+)
+
+// services are the parts of vCenter next to the inventory.
+type services struct {
+	access   *authz.Authz
+	rest     *rest.Service
+	policies *pbm.Policies
+	cns      *cns.Manager
+	vsan     *clusterConfigSystem
+	disks    *disks.Disks
+}
+
+// CNS is the state of volumes.
+func (v *VCenter) CNS() *cns.Manager { return v.services.cns }
+
+// Access is the state of users, roles and permissions.
+func (v *VCenter) Access() *authz.Authz { return v.services.access }
+
+// REST is the state of tags and of the sessions outside SOAP.
+func (v *VCenter) REST() *rest.Service { return v.services.rest }
+
+// install adds the services.
+func (v *VCenter) install(home string) error {
+	for _, step := range []func() error{v.installAccess, v.installTagging, v.installPolicies} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	v.services.vsan = v.newClusterConfigSystem()
+	if err := v.installVolumes(home); err != nil {
+		return err
+	}
+	v.installVSAN()
+	directory := lookup.New()
+	v.Service.RegisterSDK(directory)
+	for _, registry := range append(v.services.cns.Registries(), v.Vim, v.services.policies.Registry(), directory) {
+		registry.Handler = v.handle
+	}
+	return nil
+}
+
+func (v *VCenter) installTagging() error {
+	v.services.rest = rest.Install(v.Service, v.Vim, rest.Config{
+		Release: v.Profile,
+		Access:  v.services.access,
+		Before: func(user, verb, path, action string, _ http.ResponseWriter) bool {
+			name := verb + " " + path
+			if action != "" {
+				name += "?action=" + action
+			}
+			v.Traffic.Note(user, name)
+			return false
+		},
+	})
+	return v.fillTags()
+}
+
+func (v *VCenter) installPolicies() error {
+	cfg := pbm.Config{Release: v.Profile, Tags: v.policyTags}
+	for _, policy := range v.World.Policies {
+		made := pbm.Policy{Name: policy.Name, ID: policy.ID, Description: policy.Description}
+		for _, path := range policy.Datastores {
+			datastore := v.Inventory.At(path)
+			if datastore == nil {
+				return fmt.Errorf("storage policy %s: there is nothing at %s", policy.Name, path)
+			}
+			made.Datastores = append(made.Datastores, *datastore)
+		}
+		cfg.Policies = append(cfg.Policies, made)
+	}
+	policies, err := pbm.Install(v.Service, v.Vim, cfg)
+	v.services.policies = policies
+	return err
+}
+
+func (v *VCenter) installAccess() error {
+	cfg := authz.Config{Release: v.Profile, Directory: directory.Config{Now: v.Clock.Now}}
+	for _, role := range v.World.Roles {
+		cfg.Roles = append(cfg.Roles, authz.Role{Name: role.Name, Privileges: role.Privileges})
+	}
+	for _, user := range v.World.Users {
+		cfg.Directory.Users = append(cfg.Directory.Users, directory.User{
+			Name: user.Name, Password: user.Password, Groups: user.Groups, Disabled: user.Disabled, Locked: user.Locked,
+		})
+		for _, permission := range user.Permissions {
+			entity := v.Inventory.At(permission.On)
+			if entity == nil {
+				return fmt.Errorf("user %s: there is nothing at %s", user.Name, permission.On)
+			}
+			cfg.Permissions = append(cfg.Permissions, authz.Permission{
+				Entity: *entity, Principal: user.Name, Role: permission.Role, Propagate: permission.Propagate.On(),
+			})
+		}
+	}
+	cfg.SSO = sso.Config{
+		Before: func(user string, m *simulator.Method) types.BaseMethodFault {
+			return v.Traffic.CheckUser(new(simulator.Context), user, m)
+		},
+		Certificates: func() []string { return []string{v.Vim.SessionManager().TLSCert()} },
+	}
+	access, err := authz.Install(v.Service, v.Vim, cfg)
+	v.services.access = access
+	return err
+}
+
+func (v *VCenter) installVolumes(home string) error {
+	assumptions, err := assume.Default().With(v.World.Assumptions)
+	if err != nil {
+		return fmt.Errorf("assumptions: %w", err)
+	}
+	cfg := cns.Config{
+		Profile: v.Profile, Assumptions: assumptions, Policies: v.services.policies, Clock: v.Clock.Now, Fate: v.fate,
+		MayPlace: func(user string, datastore types.ManagedObjectReference) bool {
+			return v.services.access.Allowed(user, datastore, "Datastore.FileManagement")
+		},
+		FileService: v.services.vsan.servesFiles,
+	}
+	if nodes := v.Inventory.Nodes(); len(nodes) > 0 {
+		if home == "" {
+			return errors.New("nodes with real disks need a home directory for the disks' content")
+		}
+		store := disks.Config{Dir: filepath.Join(home, "disks-"+v.World.Name), Nodes: map[string]string{}}
+		if err := os.MkdirAll(store.Dir, 0o700); err != nil {
+			return fmt.Errorf("content of disks: %w", err)
+		}
+		for ref, node := range nodes {
+			store.Nodes[ref.Value] = node.Disks
+		}
+		if v.services.disks, err = disks.New(store); err != nil {
+			return err
+		}
+		cfg.Disks = v.services.disks
+	}
+	if v.services.cns, err = cns.Install(v.Service, v.Vim, cfg); err != nil {
+		return err
+	}
+	v.services.access.SetVolumeDatastore(v.volumeDatastore)
+	return nil
+}
+
+// volumeDatastore finds where a volume is: privileges on a volume are those on its datastore.
+func (v *VCenter) volumeDatastore(id string) (types.ManagedObjectReference, bool) {
+	for _, volume := range v.services.cns.Volumes() {
+		if volume.ID == id {
+			return types.ManagedObjectReference{Type: "Datastore", Value: volume.Datastore}, true
+		}
+	}
+	return types.ManagedObjectReference{}, false
+}
+
+// fate lets the rules decide about the tasks of CNS, which are not the simulator's.
+func (v *VCenter) fate(method string) cns.Fate {
+	fate, ok := v.Traffic.Claim(method)
+	if !ok {
+		return cns.Fate{}
+	}
+	switch fate.At {
+	case traffic.AtTask:
+		return cns.Fate{SkipWork: true, Fault: fate.Fault}
+	case traffic.AtTaskDone:
+		return cns.Fate{Fault: fate.Fault}
+	case traffic.AtResult:
+		v.endTask(fate)
+		return cns.Fate{SkipWork: true, Hang: true}
+	}
+	return cns.Fate{Hang: true}
+}
+
+// endTask ends the task of a request with a volume that failed inside a task that succeeded.
+func (v *VCenter) endTask(fate traffic.Fate) {
+	for _, object := range v.Vim.AllReference("Task") {
+		task, ok := object.(*simulator.Task)
+		if !ok {
+			continue
+		}
+		ctx := v.ownContext()
+		ctx.WithLock(task, func() {
+			if task.Info.ActivationId == fate.ID && task.Info.State == types.TaskInfoStateRunning {
+				ctx.Update(task, []types.PropertyChange{
+					{Name: "info.completeTime", Val: v.Clock.Now()},
+					{Name: "info.state", Val: types.TaskInfoStateSuccess},
+					{Name: "info.result", Val: traffic.VolumeFault(fate.Fault)},
+				})
+			}
+		})
+	}
+}
+
+// protect puts the checks in front of the endpoints that look at whole requests.
+func (v *VCenter) protect(next http.Handler) (http.Handler, error) {
+	guard, err := strict.New(strict.Config{Profile: v.Profile, HasSession: v.hasSession})
+	if err != nil {
+		return nil, err
+	}
+	return guard(v.services.cns.Correct(next)), nil
+}
+
+// expireAll ends the sessions outside SOAP and tells how many there were.
+func (s *services) expireAll() int {
+	ended := len(s.access.SSO().Sessions()) + len(s.rest.Sessions())
+	s.access.SSO().Reset()
+	s.rest.ExpireAll()
+	return ended
+}
+
+func (s *services) close() error {
+	if s.disks == nil {
+		return nil
+	}
+	return s.disks.Close()
+}

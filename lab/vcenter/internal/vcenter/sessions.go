@@ -1,0 +1,121 @@
+package vcenter
+
+import (
+	"context"
+	"fmt"
+	"sort"
+	"time"
+
+	"github.com/vmware/govmomi/simulator"
+	"github.com/vmware/govmomi/vim25/soap"
+	"github.com/vmware/govmomi/vim25/types"
+)
+
+// noteSession remembers what belongs to a session: the simulator itself forgets it when a session is ended by others.
+func (v *VCenter) noteSession(ctx *simulator.Context) {
+	if ctx.Session == nil {
+		return
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.sessions[ctx.Session.Key] = ctx.Session.Registry
+}
+
+// ownContext is a context for our own work on the registry. Each piece of work needs its own: locks belong to contexts.
+func (v *VCenter) ownContext() *simulator.Context {
+	return &simulator.Context{
+		Context: context.Background(),
+		Session: &simulator.Session{Registry: simulator.NewRegistry(), Map: v.Vim},
+		Map:     v.Vim,
+	}
+}
+
+// Sessions are the open SOAP sessions, oldest first.
+func (v *VCenter) Sessions() []types.UserSession {
+	ctx := v.ownContext()
+	manager, ok := ctx.Session.Get(v.Vim.SessionManager().Self).(*simulator.SessionManager)
+	if !ok {
+		return nil
+	}
+	list := manager.SessionList
+	sort.Slice(list, func(i, j int) bool { return list[i].LoginTime.Before(list[j].LoginTime) })
+	return list
+}
+
+// hasSession tells whether a session with this key is open.
+func (v *VCenter) hasSession(key string) bool {
+	for _, session := range v.Sessions() {
+		if session.Key == key {
+			return true
+		}
+	}
+	return false
+}
+
+// ExpireSession ends one session, SOAP or REST, with its collectors and views.
+func (v *VCenter) ExpireSession(key string) error {
+	if v.services.rest.Expire(key) {
+		return nil
+	}
+	ctx := v.ownContext()
+	answer := v.Vim.SessionManager().TerminateSession(ctx, &types.TerminateSession{SessionId: []string{key}})
+	if answer.Fault() != nil {
+		return fmt.Errorf("there is no session %q", key)
+	}
+	v.mu.Lock()
+	made := v.sessions[key]
+	delete(v.sessions, key)
+	v.mu.Unlock()
+	if made != nil {
+		v.forget(made)
+	}
+	return nil
+}
+
+// ExpireAll ends every session and tells how many there were.
+func (v *VCenter) ExpireAll() int {
+	ended := 0
+	for _, session := range v.Sessions() {
+		if v.ExpireSession(session.Key) == nil {
+			ended++
+		}
+	}
+	return ended + v.services.expireAll()
+}
+
+// forget cancels the waits of a session's collectors and takes its filters and views off the registry's list of those
+// who are told about changes.
+func (v *VCenter) forget(made *simulator.Registry) {
+	for _, object := range made.AllReference("") {
+		if collector, ok := object.(interface {
+			CancelWaitForUpdates(*types.CancelWaitForUpdates) soap.HasFault
+		}); ok {
+			collector.CancelWaitForUpdates(&types.CancelWaitForUpdates{This: object.Reference()})
+		}
+		if watcher, ok := object.(simulator.RegisterObject); ok {
+			v.Vim.RemoveHandler(watcher)
+		}
+	}
+}
+
+// cancelWaits lets every client's wait end.
+func (v *VCenter) cancelWaits() {
+	v.mu.Lock()
+	made := v.sessions
+	v.sessions = map[string]*simulator.Registry{}
+	v.mu.Unlock()
+	for _, registry := range made {
+		v.forget(registry)
+	}
+}
+
+// Restart does what a restart of vCenter does to clients: connections break, sessions with their views and filters are
+// gone, and so are all tasks, also those that were running. Inventory, volumes, users and the port stay. For the given
+// time every request is answered with 503.
+func (v *VCenter) Restart(down time.Duration) {
+	v.Traffic.Interrupt(down)
+	v.ExpireAll()
+	v.cancelWaits()
+	v.Inventory.ForgetTasks()
+	v.dropConnections()
+}
