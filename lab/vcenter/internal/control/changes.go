@@ -1,0 +1,258 @@
+package control
+
+import (
+	"time"
+
+	"vsphere-drivers.example/lab/vcenter/internal/assume"
+)
+
+// Times in a request are kept sane: an hour down, a year of skew.
+const (
+	maxDown = 3_600_000
+	maxSkew = 366 * 24 * 3_600_000
+)
+
+type restartRequest struct {
+	Down int `json:"down_ms"`
+}
+
+func (c *Control) restart(r restartRequest) (done, error) {
+	if r.Down < 0 || r.Down > maxDown {
+		return done{}, wrong("down_ms", "must be between 0 and %d", maxDown)
+	}
+	c.vc.Restart(time.Duration(r.Down) * time.Millisecond)
+	return done{true}, nil
+}
+
+type clockRequest struct {
+	Skew *int64 `json:"skew_ms"`
+}
+
+func (c *Control) setClock(r clockRequest) (done, error) {
+	switch {
+	case r.Skew == nil:
+		return done{}, wrong("skew_ms", "is missing")
+	case *r.Skew < -maxSkew || *r.Skew > maxSkew:
+		return done{}, wrong("skew_ms", "must be between -%d and %d", int64(maxSkew), int64(maxSkew))
+	}
+	c.vc.Clock.SetSkew(time.Duration(*r.Skew) * time.Millisecond)
+	return done{true}, nil
+}
+
+func (c *Control) assumptions() []assume.Item { return c.vc.CNS().Assumptions().List() }
+
+func (c *Control) setAssumptions(changes map[string]any) (done, error) {
+	for name, value := range changes {
+		if _, err := c.vc.CNS().Assumptions().With(map[string]any{name: value}); err != nil {
+			return done{}, wrong(name, "%s", err)
+		}
+	}
+	changed, err := c.vc.CNS().Assumptions().With(changes)
+	if err != nil {
+		return done{}, wrong("body", "%s", err)
+	}
+	c.vc.CNS().SetAssumptions(changed)
+	return done{true}, nil
+}
+
+type expired struct {
+	Expired int `json:"expired"`
+}
+
+func (c *Control) expireAll(nothing) (expired, error) { return expired{c.vc.ExpireAll()}, nil }
+
+func (c *Control) expireOne(key string) (expired, error) {
+	if err := c.vc.ExpireSession(key); err != nil {
+		return expired{}, wrong("key", "%s", err)
+	}
+	return expired{1}, nil
+}
+
+type vmHostRequest struct {
+	VM   string `json:"vm"`
+	Host string `json:"host"`
+}
+
+func (c *Control) vmHost(r vmHostRequest) (done, error) {
+	vm, err := c.vc.Inventory.FindVM("vm", r.VM)
+	if err != nil {
+		return done{}, err
+	}
+	host, err := c.vc.Inventory.FindHost("host", r.Host)
+	if err != nil {
+		return done{}, err
+	}
+	return done{true}, c.vc.Inventory.MoveToHost(vm, host)
+}
+
+type vmDatastoreRequest struct {
+	VM        string `json:"vm"`
+	Datastore string `json:"datastore"`
+}
+
+func (c *Control) vmDatastore(r vmDatastoreRequest) (done, error) {
+	vm, err := c.vc.Inventory.FindVM("vm", r.VM)
+	if err != nil {
+		return done{}, err
+	}
+	store, err := c.vc.Inventory.FindDatastore("datastore", r.Datastore)
+	if err != nil {
+		return done{}, err
+	}
+	return done{true}, c.vc.Inventory.MoveToDatastore(vm, store)
+}
+
+type vmPowerRequest struct {
+	VM    string `json:"vm"`
+	Power string `json:"power"`
+}
+
+func (c *Control) vmPower(r vmPowerRequest) (done, error) {
+	vm, err := c.vc.Inventory.FindVM("vm", r.VM)
+	if err != nil {
+		return done{}, err
+	}
+	return done{true}, c.vc.Inventory.SetPower(vm, r.Power)
+}
+
+type vmGuestRequest struct {
+	VM        string    `json:"vm"`
+	NIC       int       `json:"nic"`
+	Addresses *[]string `json:"addresses"`
+	HostName  *string   `json:"host_name"`
+}
+
+func (c *Control) vmGuest(r vmGuestRequest) (done, error) {
+	vm, err := c.vc.Inventory.FindVM("vm", r.VM)
+	if err != nil {
+		return done{}, err
+	}
+	if r.Addresses == nil && r.HostName == nil {
+		return done{}, wrong("addresses", "is missing; give addresses or host_name")
+	}
+	if r.Addresses != nil {
+		if err := c.vc.Inventory.SetAddresses(vm, r.NIC, *r.Addresses); err != nil {
+			return done{}, err
+		}
+	}
+	if r.HostName != nil {
+		return done{true}, c.vc.Inventory.SetHostName(vm, *r.HostName)
+	}
+	return done{true}, nil
+}
+
+type vmRequest struct {
+	VM string `json:"vm"`
+}
+
+func (c *Control) vmUnregister(r vmRequest) (done, error) {
+	vm, err := c.vc.Inventory.FindVM("vm", r.VM)
+	if err != nil {
+		return done{}, err
+	}
+	return done{true}, c.vc.Inventory.Unregister(vm)
+}
+
+type hostRequest struct {
+	Host        string `json:"host"`
+	State       string `json:"state"`
+	Maintenance *bool  `json:"maintenance"`
+}
+
+func (c *Control) hostState(r hostRequest) (done, error) {
+	host, err := c.vc.Inventory.FindHost("host", r.Host)
+	if err != nil {
+		return done{}, err
+	}
+	if r.State == "" && r.Maintenance == nil {
+		return done{}, wrong("state", "is missing; give connected, disconnected or notResponding, or maintenance")
+	}
+	if r.State != "" {
+		if err := c.vc.Inventory.SetHostState(host, r.State); err != nil {
+			return done{}, err
+		}
+	}
+	if r.Maintenance != nil {
+		c.vc.Inventory.SetMaintenance(host, *r.Maintenance)
+	}
+	return done{true}, nil
+}
+
+type accessibleRequest struct {
+	Datastore  string `json:"datastore"`
+	Accessible *bool  `json:"accessible"`
+}
+
+func (c *Control) datastoreAccessible(r accessibleRequest) (done, error) {
+	store, err := c.vc.Inventory.FindDatastore("datastore", r.Datastore)
+	if err != nil {
+		return done{}, err
+	}
+	if r.Accessible == nil {
+		return done{}, wrong("accessible", "is missing; give true or false")
+	}
+	c.vc.Inventory.SetAccessible(store, *r.Accessible)
+	return done{true}, nil
+}
+
+type freeRequest struct {
+	Datastore string `json:"datastore"`
+	Free      *int64 `json:"free"`
+}
+
+func (c *Control) datastoreFree(r freeRequest) (done, error) {
+	store, err := c.vc.Inventory.FindDatastore("datastore", r.Datastore)
+	if err != nil {
+		return done{}, err
+	}
+	if r.Free == nil {
+		return done{}, wrong("free", "is missing; give the free space in bytes")
+	}
+	return done{true}, c.vc.Inventory.SetFreeSpace(store, *r.Free)
+}
+
+type renameRequest struct {
+	Object string `json:"object"`
+	To     string `json:"to"`
+}
+
+func (c *Control) rename(r renameRequest) (done, error) {
+	entity, err := c.vc.Inventory.Find("object", r.Object, "")
+	if err != nil {
+		return done{}, err
+	}
+	return done{true}, c.vc.Inventory.Rename(entity, r.To)
+}
+
+type objectRequest struct {
+	Object string `json:"object"`
+}
+
+func (c *Control) remove(r objectRequest) (done, error) {
+	entity, err := c.vc.Inventory.Find("object", r.Object, "")
+	if err != nil {
+		return done{}, err
+	}
+	return done{true}, c.vc.Inventory.Delete(entity)
+}
+
+type tagRequest struct {
+	Category string `json:"category"`
+	Tag      string `json:"tag"`
+	Object   string `json:"object"`
+}
+
+func (c *Control) tag(r tagRequest) (done, error) { return c.changeTag(r, true) }
+
+func (c *Control) untag(r tagRequest) (done, error) { return c.changeTag(r, false) }
+
+func (c *Control) changeTag(r tagRequest, on bool) (done, error) {
+	entity, err := c.vc.Inventory.Find("object", r.Object, "")
+	if err != nil {
+		return done{}, err
+	}
+	if err := c.vc.SetTag(r.Category, r.Tag, entity.Reference(), on); err != nil {
+		return done{}, wrong("tag", "%s", err)
+	}
+	return done{true}, nil
+}

@@ -1,0 +1,285 @@
+package control
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/vmware/govmomi/vapi/rest"
+	"github.com/vmware/govmomi/vapi/tags"
+	"github.com/vmware/govmomi/vim25/methods"
+	"github.com/vmware/govmomi/vim25/mo"
+	"github.com/vmware/govmomi/vim25/soap"
+	"github.com/vmware/govmomi/vim25/types"
+)
+
+func TestAVMotionIsSeenByWatchers(t *testing.T) {
+	l := start(t)
+	vm, target := l.vm("node-1").Reference(), l.ref("/dc-1/host/cluster-1/esx-2.lab.example")
+	l.watch(vm, "runtime.host", func() {
+		l.must("POST", "/vm/host", `{"vm":"node-1","host":"esx-2.lab.example"}`)
+	}, func(value any) bool { return value == target })
+	var host mo.HostSystem
+	l.read(target, []string{"vm"}, &host)
+	if len(host.Vm) != 2 {
+		t.Errorf("the new host has %v", host.Vm)
+	}
+	l.read(l.ref("/dc-1/host/cluster-1/esx-1.lab.example"), []string{"vm"}, &host)
+	if len(host.Vm) != 0 {
+		t.Errorf("the old host has %v", host.Vm)
+	}
+}
+
+func TestAStorageVMotionMovesFilesAndDisks(t *testing.T) {
+	l := start(t)
+	vm, target := l.vm("node-1").Reference(), l.ref("/dc-1/datastore/local-1")
+	l.watch(vm, "datastore", func() {
+		l.must("POST", "/vm/datastore", `{"vm":"node-1","datastore":"local-1"}`)
+	}, func(any) bool { return true })
+	var moved mo.VirtualMachine
+	l.read(vm, []string{"datastore", "config.files", "config.hardware.device"}, &moved)
+	if len(moved.Datastore) != 1 || moved.Datastore[0] != target || moved.Config.Files.VmPathName != "[local-1] node-1/node-1.vmx" {
+		t.Errorf("%v %s", moved.Datastore, moved.Config.Files.VmPathName)
+	}
+	for _, device := range moved.Config.Hardware.Device {
+		if disk, ok := device.(*types.VirtualDisk); ok {
+			backing := disk.Backing.(*types.VirtualDiskFlatVer2BackingInfo)
+			if *backing.Datastore != target || backing.FileName != "[local-1] node-1/node-1.vmdk" {
+				t.Errorf("the disk is at %s", backing.FileName)
+			}
+		}
+	}
+	var store mo.Datastore
+	l.read(l.ref("/dc-1/datastore/shared-1"), []string{"vm"}, &store)
+	if len(store.Vm) != 1 {
+		t.Errorf("the old datastore has %v", store.Vm)
+	}
+}
+
+func TestTheGuestVanishesWithThePowerAndComesBack(t *testing.T) {
+	l := start(t)
+	vm := l.vm("node-1").Reference()
+	l.watch(vm, "runtime.powerState", func() {
+		l.must("POST", "/vm/power", `{"vm":"node-1","power":"off"}`)
+	}, func(value any) bool { return value == types.VirtualMachinePowerStatePoweredOff })
+	var state mo.VirtualMachine
+	l.read(vm, []string{"guest.net", "guest.ipAddress", "summary.runtime.powerState"}, &state)
+	if state.Guest != nil && (len(state.Guest.Net) != 0 || state.Guest.IpAddress != "") {
+		t.Errorf("a VM that is off reports %+v", state.Guest)
+	}
+	l.must("POST", "/vm/power", `{"vm":"node-1","power":"on"}`)
+	state = mo.VirtualMachine{}
+	l.read(vm, []string{"guest.net", "guest.ipAddress"}, &state)
+	if state.Guest.IpAddress != "10.99.0.11" || len(state.Guest.Net) != 1 {
+		t.Errorf("got %+v", state.Guest)
+	}
+}
+
+func TestGuestAddressesCanChange(t *testing.T) {
+	l := start(t)
+	vm := l.vm("node-1").Reference()
+	l.watch(vm, "guest.net", func() {
+		l.must("POST", "/vm/guest", `{"vm":"node-1","addresses":["10.99.0.77/24","fd00::77/64"],"host_name":"renamed"}`)
+	}, func(value any) bool {
+		cards, ok := value.(types.ArrayOfGuestNicInfo)
+		return ok && len(cards.GuestNicInfo) == 1 && fmt.Sprint(cards.GuestNicInfo[0].IpAddress) == "[10.99.0.77 fd00::77]"
+	})
+	var state mo.VirtualMachine
+	l.read(vm, []string{"guest.ipAddress", "guest.hostName", "summary.guest.ipAddress"}, &state)
+	if state.Guest.IpAddress != "10.99.0.77" || state.Guest.HostName != "renamed" || state.Summary.Guest.IpAddress != "10.99.0.77" {
+		t.Errorf("got %+v", state.Guest)
+	}
+}
+
+func TestObjectsCanBeRenamed(t *testing.T) {
+	l := start(t)
+	vm := l.vm("node-1").Reference()
+	l.watch(vm, "name", func() {
+		l.must("POST", "/rename", `{"object":"node-1","to":"worker-1"}`)
+	}, func(value any) bool { return value == "worker-1" })
+	var state mo.VirtualMachine
+	l.read(vm, []string{"config.name", "summary.config.name"}, &state)
+	if state.Config.Name != "worker-1" || state.Summary.Config.Name != "worker-1" {
+		t.Errorf("got %s and %s", state.Config.Name, state.Summary.Config.Name)
+	}
+	l.must("POST", "/rename", `{"object":"shared-1","to":"big"}`)
+	var store mo.Datastore
+	l.read(l.ref("/dc-1/datastore/shared-1"), []string{"name", "summary.name"}, &store)
+	if store.Name != "big" || store.Summary.Name != "big" {
+		t.Errorf("got %s and %s", store.Name, store.Summary.Name)
+	}
+}
+
+func TestVMsCanBeDeletedAndUnregistered(t *testing.T) {
+	l := start(t)
+	for path, name := range map[string]string{"/delete": "node-1", "/vm/unregister": "node-2"} {
+		vm := l.vm(name).Reference()
+		key := "vm"
+		if path == "/delete" {
+			key = "object"
+		}
+		l.must("POST", path, fmt.Sprintf(`{%q:%q}`, key, name))
+		var state mo.VirtualMachine
+		err := l.client.RetrieveOne(l.ctx, vm, []string{"name"}, &state)
+		if err == nil || !soap.IsSoapFault(err) {
+			t.Errorf("%s is still there: %v", name, err)
+		}
+	}
+}
+
+func TestHostsCanBeDisconnected(t *testing.T) {
+	l := start(t)
+	host := l.ref("/dc-1/host/cluster-1/esx-1.lab.example")
+	l.watch(host, "runtime.connectionState", func() {
+		l.must("POST", "/host/state", `{"host":"esx-1.lab.example","state":"notResponding"}`)
+	}, func(value any) bool { return value == types.HostSystemConnectionStateNotResponding })
+	var vm mo.VirtualMachine
+	l.read(l.vm("node-1").Reference(), []string{"runtime.connectionState"}, &vm)
+	if vm.Runtime.ConnectionState != types.VirtualMachineConnectionStateDisconnected {
+		t.Errorf("its VM is %s", vm.Runtime.ConnectionState)
+	}
+	l.must("POST", "/host/state", `{"host":"esx-1.lab.example","state":"connected","maintenance":true}`)
+	var state mo.HostSystem
+	l.read(host, []string{"runtime"}, &state)
+	if state.Runtime.ConnectionState != types.HostSystemConnectionStateConnected || !state.Runtime.InMaintenanceMode {
+		t.Errorf("got %+v", state.Runtime)
+	}
+}
+
+func TestDatastoresCanBecomeInaccessibleAndFull(t *testing.T) {
+	l := start(t)
+	ref := l.ref("/dc-1/datastore/shared-1")
+	l.watch(ref, "summary.accessible", func() {
+		l.must("POST", "/datastore/accessible", `{"datastore":"shared-1","accessible":false}`)
+	}, func(value any) bool { return value == false })
+	l.must("POST", "/datastore/free", `{"datastore":"shared-1","free":1048576}`)
+	var store mo.Datastore
+	l.read(ref, []string{"summary", "host"}, &store)
+	if store.Summary.FreeSpace != 1048576 || *store.Host[0].MountInfo.Accessible {
+		t.Errorf("got %+v", store.Summary)
+	}
+}
+
+func TestSessionsCanBeListedAndExpired(t *testing.T) {
+	l := start(t)
+	other := l.login("cpi@vsphere.local", "Lab-cpi-1!")
+	key := ""
+	for _, s := range l.vc.Sessions() {
+		if s.UserName != l.vc.Sessions()[0].UserName {
+			key = s.Key
+		}
+	}
+	if len(l.vc.Sessions()) != 2 || key == "" {
+		t.Fatalf("got %v", l.vc.Sessions())
+	}
+	l.must("DELETE", "/sessions/"+key, "")
+	if _, err := methods.GetCurrentTime(l.ctx, other); err == nil {
+		t.Error("the expired session still works")
+	} else if _, ok := fault(err).(types.NotAuthenticated); !ok {
+		t.Errorf("got %T", fault(err))
+	}
+	if err := l.currentTime(); err != nil {
+		t.Errorf("the other session: %s", err)
+	}
+	if got := l.must("DELETE", "/sessions", "")["expired"]; got != 1.0 {
+		t.Errorf("expired %v", got)
+	}
+	if err := l.currentTime(); err == nil {
+		t.Error("the session survived")
+	}
+}
+
+func TestARestartKeepsVolumesAndEndsSessions(t *testing.T) {
+	l := start(t)
+	task, err := l.create("kept")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := task.Wait(l.ctx); err != nil {
+		t.Fatal(err)
+	}
+	l.must("POST", "/restart", `{"down_ms":200}`)
+	if err := l.currentTime(); err == nil || soap.IsSoapFault(err) {
+		t.Errorf("while down: %v", err)
+	}
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
+		if err = l.currentTime(); soap.IsSoapFault(err) {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	if _, ok := fault(err).(types.NotAuthenticated); !ok {
+		t.Errorf("the old session got %v", err)
+	}
+	l.client = l.login("administrator@vsphere.local", "Lab-admin-1!")
+	if got := l.must("GET", "/state", "")["volumes"].([]any); len(got) != 1 {
+		t.Errorf("volumes %v", got)
+	}
+}
+
+func TestTheClockIsSetOverTheEndpoint(t *testing.T) {
+	l := start(t)
+	l.must("POST", "/clock", `{"skew_ms":7200000}`)
+	now, err := methods.GetCurrentTime(l.ctx, l.client.Client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ahead := time.Until(*now); ahead < 119*time.Minute || ahead > 121*time.Minute {
+		t.Errorf("%s ahead", ahead)
+	}
+}
+
+func TestAssumptionsCanBeSwitched(t *testing.T) {
+	l := start(t)
+	l.must("POST", "/assumptions", `{"NameLimit":5}`)
+	if l.vc.CNS().Assumptions().NameLimit != 5 {
+		t.Error("the switch had no effect")
+	}
+	if status, _ := l.call("GET", "/assumptions", ""); status != http.StatusOK {
+		t.Errorf("got %d", status)
+	}
+}
+
+func TestTheEndpointListensOnLoopbackOnly(t *testing.T) {
+	l := start(t)
+	if endpoint, err := Serve(l.vc, "0.0.0.0:0"); err == nil {
+		_ = endpoint.Close()
+		t.Error("it listens to everybody")
+	}
+}
+
+func TestTagsCanBePutOnAndTakenOff(t *testing.T) {
+	l := start(t)
+	client := rest.NewClient(l.client.Client)
+	if err := client.Login(l.ctx, url.UserPassword("administrator@vsphere.local", "Lab-admin-1!")); err != nil {
+		t.Fatal(err)
+	}
+	cluster := l.ref("/dc-1/host/cluster-1")
+	names := func() string {
+		attached, err := tags.NewManager(client).GetAttachedTags(l.ctx, cluster)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := ""
+		for _, tag := range attached {
+			text += tag.Name + " "
+		}
+		return text
+	}
+	if got := names(); got != "zone-1 " {
+		t.Fatalf("at start %q", got)
+	}
+	l.must("POST", "/untag", `{"category":"k8s-zone","tag":"zone-1","object":"cluster-1"}`)
+	if got := names(); got != "" {
+		t.Errorf("after untag %q", got)
+	}
+	l.must("POST", "/tag", `{"category":"k8s-zone","tag":"zone-2","object":"cluster-1"}`)
+	if got := names(); got != "zone-2 " {
+		t.Errorf("after tag %q", got)
+	}
+	if status, _ := l.call("POST", "/tag", `{"category":"k8s-zone","tag":"zone-1","object":"cluster-1"}`); status != http.StatusBadRequest {
+		t.Errorf("a second tag of a single-cardinality category: %d", status)
+	}
+}
