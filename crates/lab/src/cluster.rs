@@ -20,6 +20,7 @@ use crate::{
     preflight,
     process::explain,
     progress::Progress,
+    vcenter::{CONTROL_PORT, Hosting, Reach, VCenter, VCenterSpec},
     wait::{Wait, until},
     world::World,
 };
@@ -27,8 +28,19 @@ use crate::{
 const READY_WITHIN: Duration = Duration::from_secs(180);
 const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 
-/// The steps that [`Lab::start_in`] reports.
-pub const STEPS: usize = 6;
+impl Spec {
+    /// The lab that `make lab` starts: the default one with its vCenter.
+    #[must_use]
+    pub fn with_vcenter() -> Self {
+        Self { vcenter: Some(VCenterSpec::default()), ..Self::default() }
+    }
+
+    /// How many steps [`Lab::start_in`] reports.
+    #[must_use]
+    pub fn steps(&self) -> usize {
+        6 + usize::from(self.vcenter.is_some())
+    }
+}
 
 /// What a lab consists of.
 #[derive(Clone, Debug)]
@@ -37,6 +49,8 @@ pub struct Spec {
     pub nodes: Vec<NodeSpec>,
     /// Who initialises them.
     pub cloud_controller: CloudController,
+    /// The vCenter whose virtual machines the nodes are, by name.
+    pub vcenter: Option<VCenterSpec>,
 }
 
 /// A node and the virtual machine it stands for.
@@ -63,15 +77,20 @@ impl Default for Spec {
             name: format!("node-{number}"),
             uuid: format!("4230b1a0-5eed-4000-8000-00000000000{number}"),
         };
-        Self { nodes: vec![node(1), node(2)], cloud_controller: CloudController::Absent }
+        Self {
+            nodes: vec![node(1), node(2)],
+            cloud_controller: CloudController::Absent,
+            vcenter: None,
+        }
     }
 }
 
 /// A running cluster. Dropping it removes all of it.
 pub struct Lab {
     nodes: Vec<Node>,
+    vcenter: Option<VCenter>,
     // Ended in this order: what listens before what it leads to.
-    _api: Forward,
+    _forwards: Vec<Forward>,
     control_plane: ControlPlane,
     _network: Network,
     world: Arc<World>,
@@ -101,8 +120,8 @@ impl Lab {
         let network = Network::create(&world)?;
         network.forward_between_nodes()?;
         let inside = SocketAddr::from((CONTROL_PLANE, API_PORT));
-        let outside = SocketAddr::from(([127, 0, 0, 1], world.port(0)));
-        let api = Forward::start(outside, network.namespace()?, inside)?;
+        let outside = loopback(world.port(0));
+        let mut forwards = vec![Forward::start(outside, network.namespace()?, inside)?];
         step.done(&format!("API at {outside}"));
 
         let site = Site { place: network.place(), listen: inside, from_machine: outside };
@@ -111,7 +130,16 @@ impl Lab {
             ControlPlane::start_at(Arc::clone(&world), &site, &files, Controllers::All, progress),
             boot_nodes(&world, &network, spec, &images, progress),
         )?;
-        let mut lab = Self { nodes, _api: api, control_plane, _network: network, world };
+        let mut vcenter = None;
+        if let Some(wanted) = &spec.vcenter {
+            let step = progress.step("vCenter simulator");
+            let (started, ways) = start_vcenter(&world, &network, &files, &nodes, wanted).await?;
+            step.done(started.url());
+            vcenter = Some(started);
+            forwards.extend(ways);
+        }
+        let mut lab =
+            Self { nodes, vcenter, _forwards: forwards, control_plane, _network: network, world };
 
         let step = progress.step("kubelets");
         for node in &mut lab.nodes {
@@ -134,6 +162,12 @@ impl Lab {
     #[must_use]
     pub fn control_plane(&self) -> &ControlPlane {
         &self.control_plane
+    }
+
+    /// The vCenter, when the spec has one.
+    #[must_use]
+    pub fn vcenter(&self) -> Option<&VCenter> {
+        self.vcenter.as_ref()
     }
 
     /// The nodes, in the order of the spec.
@@ -159,6 +193,7 @@ impl Lab {
     /// Then.
     pub fn check(&mut self) -> Result<()> {
         self.control_plane.check()?;
+        self.vcenter.iter_mut().try_for_each(VCenter::check)?;
         self.nodes.iter_mut().try_for_each(Node::check)
     }
 
@@ -203,6 +238,38 @@ fn write_images(world: &World) -> Result<Vec<PathBuf>> {
         archives.push(archive);
     }
     Ok(archives)
+}
+
+/// The simulator runs where the control plane does; the machine reaches it by two forwarded ports.
+async fn start_vcenter(
+    world: &Arc<World>,
+    network: &Network,
+    files: &Files,
+    nodes: &[Node],
+    spec: &VCenterSpec,
+) -> Result<(VCenter, [Forward; 2])> {
+    let listen = SocketAddr::from((CONTROL_PLANE, 443));
+    let control = loopback(8440);
+    let reach = Reach { sdk: loopback(world.port(1)), control: loopback(world.port(CONTROL_PORT)) };
+    let disks: Vec<_> = nodes.iter().map(|node| (node.name().to_owned(), node.disks())).collect();
+    let hosting = Hosting {
+        place: network.place(),
+        listen,
+        control,
+        from_machine: Some(reach),
+        nodes: &disks,
+    };
+    let vcenter =
+        VCenter::start_at(Arc::clone(world), "vcenter", &hosting, &files.authority, spec).await?;
+    let forwards = [
+        Forward::start(reach.sdk, network.namespace()?, listen)?,
+        Forward::start(reach.control, network.namespace()?, control)?,
+    ];
+    Ok((vcenter, forwards))
+}
+
+fn loopback(port: u16) -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], port))
 }
 
 async fn boot_nodes(

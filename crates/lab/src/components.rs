@@ -55,6 +55,13 @@ pub const MODULES: &[Module] = &[
         ],
     },
     Module {
+        name: "vcenter",
+        programs: &[
+            program("vcenter", "vsphere-drivers.example/lab/vcenter"),
+            program("cnsctl", "vsphere-drivers.example/lab/vcenter/cmd/cnsctl"),
+        ],
+    },
+    Module {
         name: "sidecars",
         programs: &[
             program("csi-resizer", "github.com/kubernetes-csi/external-resizer/cmd/csi-resizer"),
@@ -176,15 +183,9 @@ impl Module {
         let mut digest = Sha256::new();
         digest.update(RECIPE);
         digest.update(go_version()?);
-        let mut files: Vec<PathBuf> = fs::read_dir(self.source())?
-            .map(|entry| entry.map(|entry| entry.path()))
-            .collect::<Result<_, _>>()?;
-        files.sort();
-        for file in files {
-            let is_input = file
-                .extension()
-                .is_some_and(|kind| ["mod", "sum", "go"].iter().any(|known| kind == *known));
-            if is_input {
+        for file in files_below(&self.source())? {
+            // Documents do not change a program.
+            if file.extension().is_none_or(|kind| kind != "md") {
                 digest.update(fs::read(&file)?);
             }
         }
@@ -248,6 +249,20 @@ impl Module {
     }
 }
 
+fn files_below(dir: &Path) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(dir)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            files.extend(files_below(&path)?);
+        } else {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
 /// Go names a program after its package's directory (and skips a version suffix).
 fn rename_main(out: &Path, program: &Program) -> Result<()> {
     let last =
@@ -292,7 +307,9 @@ fn go_version() -> Result<String> {
     )
 }
 
-fn source_dir() -> PathBuf {
+/// The directory of the Go modules.
+#[must_use]
+pub fn source_dir() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab")
 }
 

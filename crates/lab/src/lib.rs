@@ -37,15 +37,17 @@ mod process;
 pub mod progress;
 pub mod reap;
 pub mod storage_suite;
+pub mod vcenter;
 mod wait;
 mod world;
 
-pub use cluster::{CloudController, Lab, NodeSpec, STEPS, Spec};
+pub use cluster::{CloudController, Lab, NodeSpec, Spec};
 pub use control_plane::{ControlPlane, Controllers};
 pub use disk::Disk;
 pub use image::Image;
 pub use node::Node;
 pub use process::{ProcessRecord, run};
 pub use progress::Progress;
+pub use vcenter::{VCenter, VCenterSpec};
 pub use wait::{Wait, until};
 pub use world::{LAB, World, owner, state_dir};

@@ -142,12 +142,18 @@ impl Node {
         self.dir.join("root")
     }
 
+    /// The directory that is its `/dev/disk/by-id`.
+    #[must_use]
+    pub fn disks(&self) -> PathBuf {
+        self.dir.join("disks")
+    }
+
     /// Makes the disk appear in this node's `/dev/disk/by-id`, as hot-plugging does.
     ///
     /// # Errors
     /// When it is plugged in already.
     pub fn plug(&self, disk: &Disk) -> Result<()> {
-        let link = self.dir.join("disks").join(disk.link());
+        let link = self.disks().join(disk.link());
         symlink(disk.device(), &link)
             .with_context(|| format!("cannot plug {} into {}", disk.link(), self.name))
     }
@@ -157,7 +163,7 @@ impl Node {
     /// # Errors
     /// When it is not plugged into this node.
     pub fn unplug(&self, disk: &Disk) -> Result<()> {
-        let link = self.dir.join("disks").join(disk.link());
+        let link = self.disks().join(disk.link());
         fs::remove_file(&link)
             .with_context(|| format!("cannot unplug {} from {}", disk.link(), self.name))
     }

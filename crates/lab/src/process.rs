@@ -82,10 +82,7 @@ impl ProcessRecord {
     /// Resident memory in bytes, as the kernel counts it.
     #[must_use]
     pub fn resident_bytes(&self) -> Option<u64> {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.pid)).ok()?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-        let kilobytes: u64 = line.trim().trim_end_matches("kB").trim().parse().ok()?;
-        Some(kilobytes * 1024)
+        resident_bytes(self.pid)
     }
 
     /// Ends it at once; a process that is gone, or another one under the same id, is left alone.
@@ -175,6 +172,16 @@ impl Daemon {
             .with_context(|| format!("cannot write {}", path.display()))
     }
 
+    /// What it wrote so far.
+    pub(crate) fn output(&self) -> Result<String> {
+        fs::read_to_string(&self.log).with_context(|| format!("cannot read {}", self.log.display()))
+    }
+
+    /// Resident memory in bytes.
+    pub(crate) fn resident_bytes(&self) -> Option<u64> {
+        resident_bytes(self.pid)
+    }
+
     /// The id of the process itself, not of its wrapper.
     pub(crate) fn pid(&self) -> u32 {
         self.pid
@@ -242,6 +249,13 @@ pub fn run(command: &mut Command) -> Result<String> {
     }
     let said = String::from_utf8_lossy(&output.stderr);
     bail!("`{line}` failed ({}): {}", output.status, said.trim())
+}
+
+fn resident_bytes(pid: u32) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kilobytes: u64 = line.trim().trim_end_matches("kB").trim().parse().ok()?;
+    Some(kilobytes * 1024)
 }
 
 /// Ends the process; it may be gone already.

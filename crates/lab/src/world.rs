@@ -102,6 +102,12 @@ impl World {
         &self.dir
     }
 
+    /// The nth port of the world of `make lab`, for commands that talk to a running lab.
+    #[must_use]
+    pub const fn lab_port(nth: u16) -> u16 {
+        PORTS_FROM + nth
+    }
+
     /// The nth of the world's eight loopback ports.
     ///
     /// # Panics

@@ -3,6 +3,7 @@
 mod api;
 mod nodes;
 mod suite;
+mod vcenter;
 
 use std::{process::Command, time::Duration};
 

@@ -1,0 +1,365 @@
+//! The simulator's control endpoint: JSON over HTTP on loopback. `lab/vcenter/README.md` lists the calls.
+
+use std::net::SocketAddr;
+
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+
+use crate::world::World;
+
+/// Which of a world's ports leads to the control endpoint.
+pub(crate) const CONTROL_PORT: u16 = 2;
+
+/// A way to command a running vCenter.
+#[derive(Clone, Debug)]
+pub struct Control {
+    at: SocketAddr,
+}
+
+/// A fault that strikes calls of a method.
+#[derive(Clone, Debug, Serialize)]
+pub struct Fault {
+    /// The method as on the wire, such as `CnsCreateVolume`; `*` is every method.
+    pub method: String,
+    /// The name of a vSphere fault, such as `NoPermission`; none when a task shall never end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fault: Option<String>,
+    /// The fault's own fields.
+    #[serde(skip_serializing_if = "Value::is_null")]
+    pub fields: Value,
+    /// Only calls on this object, by name, path or reference.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub object: Option<String>,
+    /// When it strikes.
+    pub at: Moment,
+    /// How many calls it strikes.
+    pub count: u32,
+    /// How many calls it lets pass first.
+    pub skip: u32,
+    /// The chance of each call to be struck.
+    pub probability: f64,
+    /// Makes the chances repeatable.
+    pub seed: i64,
+}
+
+impl Fault {
+    /// Fails the next call of `method` with `fault`.
+    #[must_use]
+    pub fn next(method: &str, fault: &str) -> Self {
+        Self {
+            method: method.to_owned(),
+            fault: Some(fault.to_owned()),
+            fields: Value::Null,
+            object: None,
+            at: Moment::Call,
+            count: 1,
+            skip: 0,
+            probability: 1.0,
+            seed: 0,
+        }
+    }
+}
+
+/// When in the life of a call a fault strikes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum Moment {
+    /// The call itself is refused.
+    #[serde(rename = "call")]
+    Call,
+    /// Its task ends in error, and nothing was done.
+    #[serde(rename = "task")]
+    Task,
+    /// Its task ends in error although the work was done.
+    #[serde(rename = "task-done")]
+    TaskDone,
+    /// Its task succeeds, with the fault inside the result of the volume.
+    #[serde(rename = "result")]
+    Result,
+    /// Its task never ends.
+    #[serde(rename = "task-never")]
+    Never,
+}
+
+/// A fault of the wire.
+#[derive(Clone, Debug, Serialize)]
+pub struct HttpFault {
+    /// Requests whose path begins so.
+    pub path: String,
+    /// What happens to them.
+    #[serde(flatten)]
+    pub kind: HttpFaultKind,
+    /// To how many.
+    pub count: u32,
+}
+
+/// What can happen to a request.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+pub enum HttpFaultKind {
+    /// Another status, such as 503 with a page of HTML.
+    Status {
+        /// The status.
+        status: u16,
+    },
+    /// The connection is reset.
+    Reset,
+    /// No answer comes.
+    Hang,
+    /// The answer ends in the middle.
+    Truncate,
+}
+
+/// Whether a machine runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Power {
+    /// It runs.
+    On,
+    /// It does not.
+    Off,
+}
+
+/// What a vCenter knows; the rest of the answer is kept as JSON.
+#[derive(Clone, Debug, Deserialize)]
+pub struct State {
+    /// Every object with its path and type.
+    pub inventory: Vec<Value>,
+    /// Open sessions.
+    pub sessions: Vec<Value>,
+    /// Volumes of CNS.
+    pub volumes: Vec<Value>,
+    /// Which volume is on which machine.
+    pub attachments: Vec<Value>,
+    /// Armed faults.
+    pub rules: Value,
+    /// Calls so far, by method and user.
+    pub calls: Value,
+}
+
+impl Control {
+    pub(crate) fn new(at: SocketAddr) -> Self {
+        Self { at }
+    }
+
+    /// The control endpoint of the vCenter in `make lab`.
+    #[must_use]
+    pub fn of_lab() -> Self {
+        Self::new(SocketAddr::from(([127, 0, 0, 1], World::lab_port(CONTROL_PORT))))
+    }
+
+    /// Everything it knows.
+    ///
+    /// # Errors
+    /// When the vCenter does not answer. All calls below fail so, or with the field that is wrong.
+    pub async fn state(&self) -> Result<State> {
+        Ok(serde_json::from_value(self.state_as_json().await?)?)
+    }
+
+    /// Everything it knows, as it says it.
+    ///
+    /// # Errors
+    /// As [`Control::state`].
+    pub async fn state_as_json(&self) -> Result<Value> {
+        self.call("GET", "/state", Value::Null).await
+    }
+
+    /// Arms a fault and returns its number.
+    ///
+    /// # Errors
+    /// As [`Control::state`].
+    pub async fn fail(&self, fault: &Fault) -> Result<u64> {
+        let answer = self.post("/faults", serde_json::to_value(fault)?).await?;
+        answer["id"].as_u64().context("the armed fault has no number")
+    }
+
+    /// Delays every call of `method` by `milliseconds`, give or take `jitter`.
+    ///
+    /// # Errors
+    /// As [`Control::state`].
+    pub async fn delay(&self, method: &str, milliseconds: u32, jitter: u32) -> Result<()> {
+        self.post(
+            "/delays",
+            json!({"method": method, "delay_ms": milliseconds, "jitter_ms": jitter}),
+        )
+        .await
+        .map(drop)
+    }
+
+    /// Arms a fault of the wire.
+    ///
+    /// # Errors
+    /// As [`Control::state`].
+    pub async fn break_http(&self, fault: &HttpFault) -> Result<()> {
+        self.post("/http", serde_json::to_value(fault)?).await.map(drop)
+    }
+
+    /// Disarms all faults and delays.
+    ///
+    /// # Errors
+    /// As [`Control::state`].
+    pub async fn disarm(&self) -> Result<()> {
+        self.call("DELETE", "/rules", Value::Null).await.map(drop)
+    }
+
+    /// Ends all sessions, as an idle time-out does.
+    ///
+    /// # Errors
+    /// As [`Control::state`].
+    pub async fn expire_sessions(&self) -> Result<()> {
+        self.call("DELETE", "/sessions", Value::Null).await.map(drop)
+    }
+
+    /// Restarts it: down for a while, then without sessions, views, filters and running tasks.
+    ///
+    /// # Errors
+    /// As [`Control::state`].
+    pub async fn restart(&self, down_milliseconds: u32) -> Result<()> {
+        self.post("/restart", json!({"down_ms": down_milliseconds})).await.map(drop)
+    }
+
+    /// Puts its clock ahead (or behind, when negative).
+    ///
+    /// # Errors
+    /// As [`Control::state`].
+    pub async fn skew_clock(&self, milliseconds: i64) -> Result<()> {
+        self.post("/clock", json!({"skew_ms": milliseconds})).await.map(drop)
+    }
+
+    /// Switches an assumption about real vCenters, by its name in the simulator's README.
+    ///
+    /// # Errors
+    /// As [`Control::state`].
+    pub async fn assume(&self, name: &str, value: Value) -> Result<()> {
+        self.post("/assumptions", json!({name: value})).await.map(drop)
+    }
+
+    /// Switches a machine on or off.
+    ///
+    /// # Errors
+    /// As [`Control::state`].
+    pub async fn power(&self, vm: &str, power: Power) -> Result<()> {
+        let power = if power == Power::On { "on" } else { "off" };
+        self.post("/vm/power", json!({"vm": vm, "power": power})).await.map(drop)
+    }
+
+    /// Gives a machine's first network card other addresses.
+    ///
+    /// # Errors
+    /// As [`Control::state`].
+    pub async fn readdress(&self, vm: &str, addresses: &[&str]) -> Result<()> {
+        self.post("/vm/guest", json!({"vm": vm, "addresses": addresses})).await.map(drop)
+    }
+
+    /// Moves a machine to another host.
+    ///
+    /// # Errors
+    /// As [`Control::state`].
+    pub async fn migrate(&self, vm: &str, host: &str) -> Result<()> {
+        self.post("/vm/host", json!({"vm": vm, "host": host})).await.map(drop)
+    }
+
+    /// Moves a machine's files to another datastore.
+    ///
+    /// # Errors
+    /// As [`Control::state`].
+    pub async fn migrate_storage(&self, vm: &str, datastore: &str) -> Result<()> {
+        self.post("/vm/datastore", json!({"vm": vm, "datastore": datastore})).await.map(drop)
+    }
+
+    /// Takes a machine off the inventory; its files stay.
+    ///
+    /// # Errors
+    /// As [`Control::state`].
+    pub async fn unregister(&self, vm: &str) -> Result<()> {
+        self.post("/vm/unregister", json!({"vm": vm})).await.map(drop)
+    }
+
+    /// Deletes an object.
+    ///
+    /// # Errors
+    /// As [`Control::state`].
+    pub async fn delete(&self, object: &str) -> Result<()> {
+        self.post("/delete", json!({"object": object})).await.map(drop)
+    }
+
+    /// Renames an object.
+    ///
+    /// # Errors
+    /// As [`Control::state`].
+    pub async fn rename(&self, object: &str, to: &str) -> Result<()> {
+        self.post("/rename", json!({"object": object, "to": to})).await.map(drop)
+    }
+
+    /// Puts a tag on an object.
+    ///
+    /// # Errors
+    /// As [`Control::state`].
+    pub async fn tag(&self, category: &str, tag: &str, object: &str) -> Result<()> {
+        self.post("/tag", json!({"category": category, "tag": tag, "object": object}))
+            .await
+            .map(drop)
+    }
+
+    /// Takes a tag off an object.
+    ///
+    /// # Errors
+    /// As [`Control::state`].
+    pub async fn untag(&self, category: &str, tag: &str, object: &str) -> Result<()> {
+        self.post("/untag", json!({"category": category, "tag": tag, "object": object}))
+            .await
+            .map(drop)
+    }
+
+    /// Disconnects a host, or connects it again.
+    ///
+    /// # Errors
+    /// As [`Control::state`].
+    pub async fn connect_host(&self, host: &str, connected: bool) -> Result<()> {
+        let state = if connected { "connected" } else { "disconnected" };
+        self.post("/host/state", json!({"host": host, "state": state})).await.map(drop)
+    }
+
+    /// Makes a datastore inaccessible, or accessible again.
+    ///
+    /// # Errors
+    /// As [`Control::state`].
+    pub async fn reach_datastore(&self, datastore: &str, accessible: bool) -> Result<()> {
+        self.post(
+            "/datastore/accessible",
+            json!({"datastore": datastore, "accessible": accessible}),
+        )
+        .await
+        .map(drop)
+    }
+
+    async fn post(&self, path: &str, body: Value) -> Result<Value> {
+        self.call("POST", path, body).await
+    }
+
+    /// One request on one connection: no client crate is worth its weight for this.
+    async fn call(&self, verb: &str, path: &str, body: Value) -> Result<Value> {
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        let mut stream = TcpStream::connect(self.at).await.with_context(|| {
+            format!("the simulator's control endpoint {} does not answer", self.at)
+        })?;
+        let head = format!(
+            "{verb} {path} HTTP/1.0\r\nHost: {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+            self.at,
+            body.len()
+        );
+        stream.write_all(head.as_bytes()).await?;
+        stream.write_all(body.as_bytes()).await?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await?;
+        let (head, body) =
+            answer.split_once("\r\n\r\n").context("the control endpoint sent no answer")?;
+        if head.split(' ').nth(1) != Some("200") {
+            bail!("the simulator refused {verb} {path}: {}", body.trim());
+        }
+        Ok(serde_json::from_str(body)?)
+    }
+}

@@ -1,0 +1,186 @@
+//! The vCenter simulator through its handle; govmomi's client (`cnsctl`) is the judge. No root.
+
+use std::process::Command;
+
+use anyhow::Result;
+use lab::{
+    VCenter, VCenterSpec,
+    vcenter::{
+        ADMINISTRATOR, Certificate, Description, Fault, HttpFault, HttpFaultKind, Moment, Power,
+    },
+};
+use serde_json::{Value, json};
+
+const DATASTORE: &str = "/dc-1/datastore/shared-1";
+pub(crate) const NODE_1: &str = "4230b1a0-5eed-4000-8000-000000000001";
+pub(crate) const NODE_2: &str = "4230b1a0-5eed-4000-8000-000000000002";
+
+/// Runs govmomi's client as the administrator, trusting the lab's authority only.
+pub(crate) fn cnsctl(vcenter: &VCenter, arguments: &[&str]) -> Result<String> {
+    cnsctl_with(
+        vcenter,
+        ADMINISTRATOR.1,
+        &["-ca", &vcenter.authority().display().to_string()],
+        arguments,
+    )
+}
+
+fn cnsctl_with(
+    vcenter: &VCenter,
+    password: &str,
+    options: &[&str],
+    arguments: &[&str],
+) -> Result<String> {
+    let mut command = Command::new(lab::components::binary("cnsctl")?);
+    command.env("CNSCTL_PASSWORD", password).args([
+        "-url",
+        vcenter.url(),
+        "-user",
+        ADMINISTRATOR.0,
+    ]);
+    Ok(lab::run(command.args(options).args(arguments))?.trim().to_owned())
+}
+
+fn object<'a>(inventory: &'a [Value], name: &str) -> Option<&'a Value> {
+    inventory.iter().find(|object| {
+        object["path"].as_str().is_some_and(|path| path.ends_with(&format!("/{name}")))
+    })
+}
+
+#[tokio::test]
+async fn a_volume_lives_from_create_to_delete() {
+    let vcenter = VCenter::start(&VCenterSpec::default()).await.unwrap();
+    let volume = cnsctl(&vcenter, &["create", "pvc-1", "100", DATASTORE]).unwrap();
+    let disk = cnsctl(&vcenter, &["attach", &volume, NODE_1]).unwrap();
+    assert_eq!(disk.replace('-', "").len(), 32, "{disk}");
+    for vm in [NODE_1, NODE_2] {
+        let again = cnsctl(&vcenter, &["attach", &volume, vm]).unwrap_err();
+        assert!(again.to_string().contains("ResourceInUse"), "{again}");
+    }
+    // What vCenter answers for the same machine is an assumption, and can be switched.
+    vcenter.control().assume("AttachSameVM", json!("success")).await.unwrap();
+    assert_eq!(cnsctl(&vcenter, &["attach", &volume, NODE_1]).unwrap(), disk);
+    let deleted = cnsctl(&vcenter, &["delete", &volume]).unwrap_err();
+    assert!(deleted.to_string().contains("ResourceInUse"), "{deleted}");
+
+    let state = vcenter.control().state().await.unwrap();
+    assert_eq!(state.volumes.len(), 1);
+    assert_eq!(state.attachments[0]["volume"], json!(volume));
+
+    cnsctl(&vcenter, &["detach", &volume, NODE_1]).unwrap();
+    cnsctl(&vcenter, &["delete", &volume]).unwrap();
+    assert_eq!(cnsctl(&vcenter, &["list"]).unwrap(), "");
+}
+
+#[tokio::test]
+async fn a_wrong_password_and_an_unknown_authority_are_refused() {
+    let vcenter = VCenter::start(&VCenterSpec::default()).await.unwrap();
+    let refused = cnsctl_with(&vcenter, "wrong", &[], &["list"]).unwrap_err();
+    assert!(
+        refused.to_string().contains("Cannot complete login")
+            || refused.to_string().contains("InvalidLogin"),
+        "{refused}"
+    );
+    let other = VCenter::start(&VCenterSpec {
+        certificate: Certificate::SelfSigned,
+        ..VCenterSpec::default()
+    })
+    .await
+    .unwrap();
+    let unknown = cnsctl(&other, &["list"]).unwrap_err();
+    assert!(unknown.to_string().contains("unknown authority"), "{unknown}");
+    assert_ne!(vcenter.thumbprint_sha256(), other.thumbprint_sha256());
+    assert_ne!(vcenter.thumbprint_sha1(), other.thumbprint_sha1());
+}
+
+#[tokio::test]
+async fn a_wrong_description_is_named_by_line_and_field() {
+    let description =
+        Description::Text("name: one\ndatacenters:\n  - name: dc-1\n    clutsers: []\n".to_owned());
+    let error =
+        VCenter::start(&VCenterSpec { description, ..VCenterSpec::default() }).await.unwrap_err();
+    let text = format!("{error:#}");
+    assert!(
+        text.contains("world.yaml:4") && text.contains("clutsers") && text.contains("clusters"),
+        "{text}"
+    );
+}
+
+#[tokio::test]
+async fn a_fault_strikes_as_often_as_it_was_armed() {
+    let vcenter = VCenter::start(&VCenterSpec::default()).await.unwrap();
+    let control = vcenter.control();
+    let create = |name: &str| cnsctl(&vcenter, &["create", name, "10", DATASTORE]);
+    control.fail(&Fault::next("CnsCreateVolume", "TaskInProgress")).await.unwrap();
+    create("one").unwrap_err();
+    let first = create("one").unwrap();
+
+    // The work is done although the task says it failed: what a driver must survive.
+    let done = Fault { at: Moment::TaskDone, ..Fault::next("CnsCreateVolume", "CnsFault") };
+    control.fail(&done).await.unwrap();
+    create("two").unwrap_err();
+    assert_eq!(control.state().await.unwrap().volumes.len(), 2);
+
+    let inside = Fault { at: Moment::Result, ..Fault::next("CnsDeleteVolume", "ResourceInUse") };
+    control.fail(&inside).await.unwrap();
+    let error = cnsctl(&vcenter, &["delete", &first]).unwrap_err();
+    assert!(error.to_string().contains("ResourceInUse"), "{error}");
+    cnsctl(&vcenter, &["delete", &first]).unwrap();
+}
+
+#[tokio::test]
+async fn the_wire_breaks_on_request() {
+    let vcenter = VCenter::start(&VCenterSpec::default()).await.unwrap();
+    for kind in
+        [HttpFaultKind::Status { status: 503 }, HttpFaultKind::Reset, HttpFaultKind::Truncate]
+    {
+        let fault = HttpFault { path: "/sdk".to_owned(), kind, count: 1 };
+        vcenter.control().break_http(&fault).await.unwrap();
+        cnsctl(&vcenter, &["list"]).unwrap_err();
+        cnsctl(&vcenter, &["list"]).unwrap();
+    }
+    vcenter.control().disarm().await.unwrap();
+}
+
+#[tokio::test]
+async fn machines_change_on_request_and_wrong_requests_change_nothing() {
+    let vcenter = VCenter::start(&VCenterSpec::default()).await.unwrap();
+    let control = vcenter.control();
+    control.power("node-1", Power::Off).await.unwrap();
+    control.readdress("node-2", &["10.99.0.77/24"]).await.unwrap();
+    control.rename("old-vm", "older-vm").await.unwrap();
+    control.untag("k8s-zone", "zone-1", "/dc-1/host/cluster-1").await.unwrap();
+    control.reach_datastore("shared-2", false).await.unwrap();
+    control.connect_host("esx-5.lab.example", false).await.unwrap();
+    let changed = control.state().await.unwrap();
+    assert!(object(&changed.inventory, "older-vm").is_some());
+    assert_eq!(object(&changed.inventory, "node-1").unwrap()["vm"]["power"], "poweredOff");
+    assert_eq!(
+        object(&changed.inventory, "node-2").unwrap()["vm"]["addresses"],
+        json!(["10.99.0.77"])
+    );
+    assert_eq!(object(&changed.inventory, "cluster-1").unwrap()["tags"], Value::Null);
+    assert_eq!(object(&changed.inventory, "shared-2").unwrap()["datastore"]["accessible"], false);
+    assert_eq!(
+        object(&changed.inventory, "esx-5.lab.example").unwrap()["host"]["state"],
+        "disconnected"
+    );
+
+    let refused = control.power("no-such-vm", Power::On).await.unwrap_err();
+    assert!(refused.to_string().contains("no-such-vm"), "{refused}");
+    let refused = control.fail(&Fault::next("CnsCreateVolume", "NoSuchFault")).await.unwrap_err();
+    assert!(refused.to_string().contains("fault"), "{refused}");
+    let after = control.state().await.unwrap();
+    assert_eq!(changed.inventory, after.inventory);
+    assert_eq!(changed.rules, after.rules);
+}
+
+#[tokio::test]
+async fn a_restart_keeps_volumes_and_forgets_sessions() {
+    let vcenter = VCenter::start(&VCenterSpec::default()).await.unwrap();
+    let volume = cnsctl(&vcenter, &["create", "kept", "10", DATASTORE]).unwrap();
+    vcenter.control().restart(0).await.unwrap();
+    assert!(cnsctl(&vcenter, &["list"]).unwrap().contains(&volume));
+    vcenter.control().expire_sessions().await.unwrap();
+    assert_eq!(vcenter.control().state().await.unwrap().sessions, Vec::<Value>::new());
+}
