@@ -19,8 +19,9 @@ lab: ## Starts a real two-node Kubernetes on this machine
 lab-down: ## Removes it again, with all that it made
 	@cargo xtask lab down
 
-bench: ## Measures the lab
+bench: ## Measures the lab and the simulator
 	@cargo xtask bench lab
+	@cargo xtask bench vcenter
 
 e2e: ## Runs Kubernetes' storage suite against the CSI driver
 	@cargo xtask e2e

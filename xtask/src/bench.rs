@@ -3,11 +3,12 @@
 use std::{
     fs,
     path::Path,
+    process::Command,
     time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result};
-use lab::{ControlPlane, Lab, Progress, Spec, World, components, preflight};
+use lab::{ControlPlane, Lab, Progress, Spec, VCenter, VCenterSpec, World, components, preflight};
 use serde_json::{Value, json};
 
 use crate::{
@@ -15,6 +16,8 @@ use crate::{
     lab_commands,
     output::{complain, say, table},
 };
+
+const DATASTORE: &str = "/dc-1/datastore/shared-1";
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Bench {
@@ -27,17 +30,23 @@ pub(crate) enum Bench {
         #[arg(long)]
         cold: bool,
     },
+    /// How quick the vCenter simulator is, and what it weighs; needs no root
+    Vcenter,
 }
 
 pub(crate) fn run(command: &Bench) -> Result<()> {
-    let Bench::Lab { runs, cold } = command;
     lab_commands::build()?;
-    preflight::check()?;
-    let mut figures = interruptible(lab_figures((*runs).max(1)))?;
-    if *cold {
-        figures.push(cold_build()?);
+    match command {
+        Bench::Lab { runs, cold } => {
+            preflight::check()?;
+            let mut figures = interruptible(lab_figures((*runs).max(1)))?;
+            if *cold {
+                figures.push(cold_build()?);
+            }
+            report("lab", &figures)
+        }
+        Bench::Vcenter => report("vcenter", &interruptible(vcenter_figures())?),
     }
-    report("lab", &figures)
 }
 
 struct Figure {
@@ -96,6 +105,46 @@ async fn lab_figures(runs: usize) -> Result<Vec<Figure>> {
     Ok(vec![api, memory, full, down])
 }
 
+async fn vcenter_figures() -> Result<Vec<Figure>> {
+    let figure = |name, bound, unit, value| Figure { name, bound, unit, values: vec![value] };
+    let started = Instant::now();
+    let small =
+        VCenter::start(&VCenterSpec { generated_vms: 20, ..VCenterSpec::default() }).await?;
+    let ready = started.elapsed().as_secs_f64();
+    let created = client(&small, &["measure", "200", DATASTORE])?;
+    let rush = client(&small, &["rush", "200", "20", "/dc-1/datastore/generated-01"])?;
+    drop(small);
+    complain("10,000 VMs");
+    let started = Instant::now();
+    let large =
+        VCenter::start(&VCenterSpec { generated_vms: 10_000, ..VCenterSpec::default() }).await?;
+    let large_ready = started.elapsed().as_secs_f64();
+    let memory = large.resident_bytes().context("the simulator has no memory")? as f64 / 1e9;
+    let number =
+        |of: &Value, key: &str| of[key].as_f64().with_context(|| format!("{key} was not measured"));
+    Ok(vec![
+        figure("default world ready", Some(1.0), "s", ready),
+        figure("10,000 VMs ready", Some(60.0), "s", large_ready),
+        figure("memory with 10,000 VMs", Some(1.5), "GB", memory),
+        figure("CNS create task", Some(5.0), "ms", number(&created, "task_ms")?),
+        figure("CNS create, until a client saw it", None, "ms", number(&created, "call_ms")?),
+        figure("200 attach calls at once on 20 VMs", None, "s", number(&rush, "seconds")?),
+        figure("disks lost of 200", Some(0.0), "", number(&rush, "lost")?),
+        figure("disks doubled of 200", Some(0.0), "", number(&rush, "doubled")?),
+    ])
+}
+
+/// Runs govmomi's client against the simulator and reads what it measured.
+fn client(vcenter: &VCenter, arguments: &[&str]) -> Result<Value> {
+    let (user, password) = lab::vcenter::ADMINISTRATOR;
+    let mut command = Command::new(components::binary("cnsctl")?);
+    command
+        .env("CNSCTL_PASSWORD", password)
+        .args(["-url", vcenter.url(), "-user", user])
+        .args(arguments);
+    serde_json::from_str(&lab::run(&mut command)?).context("what cnsctl measured")
+}
+
 /// With empty caches of Go, also its module cache: what a new machine does.
 fn cold_build() -> Result<Figure> {
     let scratch = std::env::temp_dir().join(format!("vsphere-drivers-cold-{}", std::process::id()));
@@ -104,7 +153,7 @@ fn cold_build() -> Result<Figure> {
     let built = components::build_cold(&scratch, &progress);
     let elapsed = started.elapsed();
     // Go makes its module cache read-only.
-    lab::run(std::process::Command::new("chmod").args(["-R", "u+w"]).arg(&scratch)).ok();
+    lab::run(Command::new("chmod").args(["-R", "u+w"]).arg(&scratch)).ok();
     fs::remove_dir_all(&scratch).ok();
     built?;
     let minutes = elapsed.div_f64(Duration::from_secs(60).as_secs_f64()).as_secs_f64();

@@ -1,17 +1,17 @@
-//! `cargo xtask demo`: a disk that moves between two real nodes, told as it happens.
+//! `cargo xtask demo`: a volume that moves between two real nodes, told as it happens.
 //!
-//! The drivers are not there yet, so the demo's own hands do what they will do: it plugs the disk in
-//! where a CSI driver would ask vCenter to attach it, and mounts it where a node plugin would.
+//! The drivers are not there yet, so the demo's own hands do what they will do: govmomi's client asks
+//! vCenter to attach the volume where a CSI driver would, and a pod mounts it where a node plugin would.
 
-use std::time::Duration;
+use std::{process::Command, time::Duration};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::{
     Api,
     api::{ListParams, LogParams, PostParams},
 };
-use lab::{Lab, Progress, Spec, Wait, World, image, preflight, until};
+use lab::{Lab, Progress, Spec, VCenter, Wait, World, components, image, preflight, until};
 use serde_json::json;
 
 use crate::{
@@ -21,7 +21,6 @@ use crate::{
 };
 
 const BOUND: Duration = Duration::from_secs(180);
-const DISK: &str = "6000c29a5eed4000800000000000de30";
 
 pub(crate) fn run() -> Result<()> {
     chapter("Getting the parts: real Kubernetes components, built once and kept");
@@ -31,39 +30,41 @@ pub(crate) fn run() -> Result<()> {
 }
 
 async fn tell() -> Result<()> {
-    chapter("Starting a control plane and two nodes, in namespaces of their own");
-    let progress = Progress::shown(lab::STEPS);
-    let lab = Lab::start_in(World::claim()?, &Spec::default(), &progress).await?;
+    chapter("Starting a control plane, two nodes and the vCenter they run on");
+    let spec = Spec::with_vcenter();
+    let progress = Progress::shown(spec.steps());
+    let lab = Lab::start_in(World::claim()?, &spec, &progress).await?;
     say(&nodes(&lab).await?);
 
+    let vcenter = lab.vcenter().context("the demo's lab has a vCenter")?;
     let [first, second] = lab.nodes() else { bail!("a default lab has two nodes") };
-    chapter("Hot-plugging a disk of 64 MiB into node-1");
-    let disk = lab.disk(DISK, 64 << 20)?;
-    first.plug(&disk)?;
-    let link = format!("/dev/disk/by-id/{}", disk.link());
+    chapter("vCenter makes a volume of 64 MB and attaches it to the VM of node-1");
+    let volume = cns(vcenter, &["create", "demo", "64", "/dc-1/datastore/shared-1"])?;
+    say(&format!("volume:     {volume}"));
+    let link = attach(vcenter, &volume, first)?;
     say(&format!("on node-1:  {} -> {}", link, first.run("readlink", &["-f", &link])?.trim()));
     let absent = second.run("test", &["-e", &link]).is_err();
     say(&format!(
         "on node-2:  {}",
         if absent { "not there, as it should be" } else { "there as well!" }
     ));
+    let refused =
+        cns(vcenter, &["attach", &volume, second.uuid()]).err().map(|error| error.to_string());
+    let why = refused
+        .as_deref()
+        .and_then(|text| text.rsplit("cnsctl: ").next())
+        .unwrap_or("was allowed!");
+    say(&format!("attaching it to node-2 as well: {why}"));
     first.run("mkfs.ext4", &["-q", &link])?;
     say("formatted:  ext4");
 
     chapter("A pod on node-1 writes to it");
-    let said = shell(
-        &lab,
-        "writer",
-        "node-1",
-        &link,
-        "echo \"written on $NODE\" > /disk/note && cat /disk/note",
-    )
-    .await?;
-    say(&format!("writer says: {said}"));
+    let write = "echo \"written on $NODE\" > /disk/note && cat /disk/note";
+    say(&format!("writer says: {}", shell(&lab, "writer", "node-1", &link, write).await?));
 
-    chapter("The disk moves to node-2, where another pod reads it");
-    first.unplug(&disk)?;
-    second.plug(&disk)?;
+    chapter("The volume moves to node-2, where another pod reads it");
+    cns(vcenter, &["detach", &volume, first.uuid()])?;
+    let link = attach(vcenter, &volume, second)?;
     let said =
         shell(&lab, "reader", "node-2", &link, "echo \"read on $NODE: $(cat /disk/note)\"").await?;
     say(&format!("reader says: {said}"));
@@ -72,12 +73,25 @@ async fn tell() -> Result<()> {
     }
 
     chapter("Removing everything");
-    drop(disk);
     drop(lab);
     say(
         "Processes, mounts, loop devices, namespaces and files are gone.\n\nNext: `make lab` for a cluster of your own.",
     );
     Ok(())
+}
+
+/// Runs govmomi's client as the administrator.
+fn cns(vcenter: &VCenter, arguments: &[&str]) -> Result<String> {
+    let (user, password) = lab::vcenter::ADMINISTRATOR;
+    let mut command = Command::new(components::binary("cnsctl")?);
+    command.env("CNSCTL_PASSWORD", password).args(["-url", vcenter.url(), "-user", user, "-ca"]);
+    Ok(lab::run(command.arg(vcenter.authority()).args(arguments))?.trim().to_owned())
+}
+
+/// Attaches the volume and returns the link by which the node sees it.
+fn attach(vcenter: &VCenter, volume: &str, node: &lab::Node) -> Result<String> {
+    let uuid = cns(vcenter, &["attach", volume, node.uuid()])?;
+    Ok(format!("/dev/disk/by-id/wwn-0x{}", uuid.replace('-', "").to_lowercase()))
 }
 
 fn chapter(title: &str) {

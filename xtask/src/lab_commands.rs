@@ -18,6 +18,7 @@ use rustix::process::{Pid, Signal};
 
 use crate::{
     interrupt::unless_interrupted,
+    lab_vcenter,
     output::{complain, say, table},
 };
 
@@ -35,6 +36,12 @@ pub(crate) enum LabCommand {
     Down,
     /// Shows every process of the lab
     Status,
+    /// Shows the vCenter's inventory, sessions, volumes, attachments and armed faults
+    Vcenter {
+        /// Everything, as JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// Holds the lab; started by `up`
     #[command(hide = true)]
     Serve {
@@ -65,6 +72,7 @@ pub(crate) fn run(command: &LabCommand) -> Result<()> {
         LabCommand::Up { expect_cloud_controller } => up(*expect_cloud_controller),
         LabCommand::Down => down(),
         LabCommand::Status => status(),
+        LabCommand::Vcenter { json } => lab_vcenter::run(*json),
         LabCommand::Serve { expect_cloud_controller } => serve(*expect_cloud_controller),
     }
 }
@@ -104,25 +112,37 @@ fn up(expect_cloud_controller: bool) -> Result<()> {
         true => "The nodes wait for a cloud controller: they carry the uninitialized taint.\n",
         false => "",
     };
+    let (user, password) = lab::vcenter::ADMINISTRATOR;
     say(&format!(
-        "\nThe lab is up. {taint}\n{}\n\nTry:\n  \
+        "\nThe lab is up. {taint}\n{}\n\nvCenter: {} ({user} / {password}), for pods https://10.99.0.1/sdk\n\nTry:\n  \
          kubectl get nodes -o wide\n  \
          kubectl run hello --image={} -- netexec\n  \
-         kubectl get pods -o wide --watch\n  \
+         cargo xtask lab vcenter\n  \
+         CNSCTL_PASSWORD='{password}' cnsctl -url {} create data 100 /dc-1/datastore/shared-1\n  \
          cargo xtask lab status\n  \
          make lab-down",
         environment(),
-        lab::image::AGNHOST
+        vcenter_url(),
+        lab::image::AGNHOST,
+        vcenter_url(),
     ));
     Ok(())
+}
+
+fn vcenter_url() -> String {
+    format!("https://127.0.0.1:{}/sdk", World::lab_port(1))
 }
 
 /// What a shell needs to use the lab.
 fn environment() -> String {
     let kubeconfig = lab::state_dir().join(lab::LAB).join("kubeconfig");
-    let kubectl = components::binary("kubectl").ok();
-    let bin = kubectl.as_deref().and_then(Path::parent).unwrap_or(Path::new(""));
-    format!("export KUBECONFIG={}\nexport PATH={}:$PATH", kubeconfig.display(), bin.display())
+    let programs = ["kubectl", "cnsctl"].map(|program| components::binary(program).ok());
+    let bins: Vec<String> = programs
+        .iter()
+        .flatten()
+        .filter_map(|program| program.parent().map(|bin| bin.display().to_string()))
+        .collect();
+    format!("export KUBECONFIG={}\nexport PATH={}:$PATH", kubeconfig.display(), bins.join(":"))
 }
 
 /// Until the lab is ready this process is one of the caller's: Ctrl-C ends both, and the kernel ends
@@ -131,12 +151,12 @@ fn serve(expect_cloud_controller: bool) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let Some(world) = World::claim_lab()? else { bail!(AlreadyRunning) };
-        let mut spec = Spec::default();
+        let mut spec = Spec::with_vcenter();
         if expect_cloud_controller {
             spec.cloud_controller = CloudController::Expected;
         }
         let log = File::create(world.dir().join("logs/supervisor.log"))?;
-        let progress = Progress::shown(lab::STEPS);
+        let progress = Progress::shown(spec.steps());
         let lab = unless_interrupted(Lab::start_in(world, &spec, &progress)).await?;
         rustix::process::setsid()?;
         let mut asked = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;

@@ -5,6 +5,7 @@ mod demo;
 mod e2e;
 mod interrupt;
 mod lab_commands;
+mod lab_vcenter;
 mod output;
 mod suite;
 #[cfg(test)]

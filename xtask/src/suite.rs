@@ -29,6 +29,7 @@ pub(crate) fn test() -> Result<()> {
         lab::components::build(&lab::Progress::shown(lab::components::MODULES.len()))?;
     }
     dependencies()?;
+    simulator()?;
     let mut arguments = vec!["test", "--workspace", "--lib", "--bins", "--tests", "--no-fail-fast"];
     if !root || skip_nodes {
         arguments.extend(["--", "--skip", NODES]);
@@ -75,6 +76,19 @@ fn dependencies() -> Result<()> {
     let status = Command::new(tool).args(["check", "bans", "licenses", "sources"]).status()?;
     if !status.success() {
         bail!("deny.toml forbids a dependency; the lines above say which and why");
+    }
+    Ok(())
+}
+
+/// The simulator's own tests, in Go. Those that need root skip themselves and say so.
+fn simulator() -> Result<()> {
+    for arguments in [["vet", "./..."], ["test", "./..."]] {
+        heading(&format!("simulator: go {}", arguments[0]));
+        let source = lab::components::source_dir().join("vcenter");
+        let status = Command::new("go").current_dir(source).args(arguments).status()?;
+        if !status.success() {
+            bail!("`go {}` failed in lab/vcenter", arguments.join(" "));
+        }
     }
     Ok(())
 }

@@ -1,0 +1,149 @@
+//! `cargo xtask lab vcenter`: what the lab's vCenter knows, in tables.
+
+use anyhow::{Context, Result, bail};
+use lab::vcenter::Control;
+use serde_json::Value;
+
+use crate::{
+    interrupt::interruptible,
+    output::{say, table},
+};
+
+/// A table: its title, and for each column a heading and where the cell is in an object.
+struct Listing {
+    title: &'static str,
+    columns: &'static [(&'static str, &'static str)],
+}
+
+const INVENTORY: Listing = Listing {
+    title: "inventory",
+    columns: &[
+        ("PATH", "/path"),
+        ("TYPE", "/type"),
+        ("REFERENCE", "/ref"),
+        ("POWER", "/vm/power"),
+        ("ADDRESSES", "/vm/addresses"),
+        ("TAGS", "/tags"),
+    ],
+};
+const SESSIONS: Listing = Listing {
+    title: "sessions",
+    columns: &[
+        ("USER", "/user"),
+        ("KIND", "/kind"),
+        ("AGENT", "/agent"),
+        ("SINCE", "/login"),
+        ("CALLS", "/calls"),
+    ],
+};
+const VOLUMES: Listing = Listing {
+    title: "volumes",
+    columns: &[
+        ("ID", "/id"),
+        ("NAME", "/name"),
+        ("TYPE", "/type"),
+        ("MB", "/capacityMb"),
+        ("DATASTORE", "/datastore"),
+        ("CLUSTERS", "/clusters"),
+    ],
+};
+const ATTACHMENTS: Listing = Listing {
+    title: "attachments",
+    columns: &[("VOLUME", "/volume"), ("VM", "/vm"), ("DISK UUID", "/diskUuid")],
+};
+const FAULTS: Listing = Listing {
+    title: "armed faults",
+    columns: &[
+        ("NUMBER", "/id"),
+        ("METHOD", "/method"),
+        ("FAULT", "/fault"),
+        ("AT", "/at"),
+        ("COUNT", "/count"),
+        ("HITS", "/hits"),
+    ],
+};
+const WIRE_FAULTS: Listing = Listing {
+    title: "armed faults of the wire",
+    columns: &[
+        ("NUMBER", "/id"),
+        ("PATH", "/path"),
+        ("KIND", "/kind"),
+        ("COUNT", "/count"),
+        ("HITS", "/hits"),
+    ],
+};
+
+pub(crate) fn run(as_json: bool) -> Result<()> {
+    if lab::owner(lab::LAB)?.is_none() {
+        bail!("no lab is running; `make lab` starts one");
+    }
+    let state = interruptible(async {
+        Control::of_lab()
+            .state_as_json()
+            .await
+            .context("the lab's vCenter does not answer; see `cargo xtask lab status`")
+    })?;
+    if as_json {
+        say(&serde_json::to_string_pretty(&state)?);
+        return Ok(());
+    }
+    let listings = [
+        (INVENTORY, "/inventory"),
+        (SESSIONS, "/sessions"),
+        (VOLUMES, "/volumes"),
+        (ATTACHMENTS, "/attachments"),
+        (FAULTS, "/rules/calls"),
+        (WIRE_FAULTS, "/rules/http"),
+    ];
+    for (listing, at) in listings {
+        say(&listing.show(state.pointer(at).and_then(Value::as_array).map_or(&[], Vec::as_slice)));
+    }
+    Ok(())
+}
+
+impl Listing {
+    fn show(&self, objects: &[Value]) -> String {
+        let headings = self.columns.iter().map(|(heading, _)| (*heading).to_owned()).collect();
+        let row =
+            |object: &Value| self.columns.iter().map(|(_, at)| cell(object.pointer(at))).collect();
+        let rows: Vec<Vec<String>> =
+            std::iter::once(headings).chain(objects.iter().map(row)).collect();
+        match objects.len() {
+            0 => format!("{}: none\n", self.title),
+            count => format!("{}: {count}\n{}\n", self.title, table(&rows)),
+        }
+    }
+}
+
+fn cell(value: Option<&Value>) -> String {
+    match value {
+        None | Some(Value::Null) => "-".to_owned(),
+        Some(Value::String(text)) if text.is_empty() => "-".to_owned(),
+        Some(Value::String(text)) => text.clone(),
+        Some(Value::Array(list)) => {
+            match list.iter().map(|one| cell(Some(one))).collect::<Vec<_>>().join(",") {
+                empty if empty.is_empty() => "-".to_owned(),
+                joined => joined,
+            }
+        }
+        Some(other) => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn absent_and_empty_cells_are_dashes() {
+        let volume = json!({"id": "one", "name": "", "capacityMb": 5, "clusters": ["a", "b"]});
+        let shown = VOLUMES.show(&[volume]);
+        assert_eq!(
+            shown,
+            "volumes: 1\nID    NAME   TYPE   MB   DATASTORE   CLUSTERS\none   -      -      5    -           a,b\n"
+        );
+        assert_eq!(VOLUMES.show(&[]), "volumes: none\n");
+    }
+}
