@@ -109,12 +109,12 @@ fn up(expect_cloud_controller: bool) -> Result<()> {
         bail!("the lab did not start ({status})");
     }
     let taint = match expect_cloud_controller {
-        true => "The nodes wait for a cloud controller: they carry the uninitialized taint.\n",
+        true => " The nodes wait for a cloud controller: they carry the uninitialized taint.",
         false => "",
     };
     let (user, password) = lab::vcenter::ADMINISTRATOR;
     say(&format!(
-        "\nThe lab is up. {taint}\n{}\n\nvCenter: {} ({user} / {password}), for pods https://10.99.0.1/sdk\n\nTry:\n  \
+        "\nThe lab is up.{taint}\n{}\n\nvCenter: {} ({user} / {password}), for pods https://10.99.0.1/sdk\n\nTry:\n  \
          kubectl get nodes -o wide\n  \
          kubectl run hello --image={} -- netexec\n  \
          cargo xtask lab vcenter\n  \

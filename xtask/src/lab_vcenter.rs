@@ -1,5 +1,7 @@
 //! `cargo xtask lab vcenter`: what the lab's vCenter knows, in tables.
 
+use std::collections::HashMap;
+
 use anyhow::{Context, Result, bail};
 use lab::vcenter::Control;
 use serde_json::Value;
@@ -95,19 +97,36 @@ pub(crate) fn run(as_json: bool) -> Result<()> {
         (FAULTS, "/rules/calls"),
         (WIRE_FAULTS, "/rules/http"),
     ];
+    let paths = paths(&state);
     for (listing, at) in listings {
-        say(&listing.show(state.pointer(at).and_then(Value::as_array).map_or(&[], Vec::as_slice)));
+        let objects = state.pointer(at).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+        say(&listing.show(objects, &paths));
     }
     Ok(())
 }
 
+/// What a reference stands for; people know paths.
+fn paths(state: &Value) -> HashMap<String, String> {
+    let inventory = state["inventory"].as_array().map_or(&[][..], Vec::as_slice);
+    let pair = |object: &Value| {
+        Some((object["ref"].as_str()?.to_owned(), object["path"].as_str()?.to_owned()))
+    };
+    inventory.iter().filter_map(pair).collect()
+}
+
 impl Listing {
-    fn show(&self, objects: &[Value]) -> String {
+    fn show(&self, objects: &[Value], paths: &HashMap<String, String>) -> String {
         let headings = self.columns.iter().map(|(heading, _)| (*heading).to_owned()).collect();
-        let row =
-            |object: &Value| self.columns.iter().map(|(_, at)| cell(object.pointer(at))).collect();
-        let rows: Vec<Vec<String>> =
-            std::iter::once(headings).chain(objects.iter().map(row)).collect();
+        let named = |at: &str, text: String| match paths.get(&text) {
+            Some(path) if at != "/ref" => path.clone(),
+            _ => text,
+        };
+        let row = |object: &Value| {
+            self.columns.iter().map(|(_, at)| named(at, cell(object.pointer(at)))).collect()
+        };
+        let mut rows: Vec<Vec<String>> = objects.iter().map(row).collect();
+        rows.sort();
+        rows.insert(0, headings);
         match objects.len() {
             0 => format!("{}: none\n", self.title),
             count => format!("{}: {count}\n{}\n", self.title, table(&rows)),
@@ -137,13 +156,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn absent_and_empty_cells_are_dashes() {
-        let volume = json!({"id": "one", "name": "", "capacityMb": 5, "clusters": ["a", "b"]});
-        let shown = VOLUMES.show(&[volume]);
+    fn empty_cells_are_dashes_and_references_are_paths() {
+        let volume = json!({"id": "one", "name": "", "capacityMb": 5, "datastore": "datastore-1", "clusters": ["a", "b"]});
+        let paths = HashMap::from([("datastore-1".to_owned(), "/dc/ds".to_owned())]);
+        let shown = VOLUMES.show(&[volume], &paths);
         assert_eq!(
             shown,
-            "volumes: 1\nID    NAME   TYPE   MB   DATASTORE   CLUSTERS\none   -      -      5    -           a,b\n"
+            "volumes: 1\nID    NAME   TYPE   MB   DATASTORE   CLUSTERS\none   -      -      5    /dc/ds      a,b\n"
         );
-        assert_eq!(VOLUMES.show(&[]), "volumes: none\n");
+        assert_eq!(VOLUMES.show(&[], &paths), "volumes: none\n");
     }
 }

@@ -89,11 +89,14 @@ mod nodes {
             eval "$($XTASK lab status | grep 'export PATH')"
             kubectl get nodes
             $XTASK lab status
+            $XTASK lab vcenter
             code=0; $XTASK lab up || code=$?
             echo "second lab: $code"
             $XTASK lab down
             $XTASK lab status
             $XTASK lab down
+            code=0; $XTASK lab vcenter || code=$?
+            echo "vcenter of no lab: $code"
         "#;
         let answer = isolated(script, state.path()).unwrap();
         let says = [
@@ -103,11 +106,15 @@ mod nodes {
             "node-2   Ready",
             "kube-apiserver            running   v1.36.3",
             "node-2/kubelet",
+            "/dc-1/vm/k8s/node-1",
+            "armed faults: none",
             "a lab is running already",
             "second lab: 4",
             "The lab is gone",
             "No lab is running; `make lab` starts one.",
             "No lab is running.\n",
+            "no lab is running; `make lab` starts one\n",
+            "vcenter of no lab: 1",
         ];
         expect(&answer, 0, &says);
         assert_eq!(
