@@ -26,6 +26,8 @@ use crate::{
 };
 
 const READY_WITHIN: Duration = Duration::from_secs(180);
+/// As many as have an address in the world's network.
+const MOST_NODES: usize = 200;
 const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 
 impl Spec {
@@ -33,6 +35,20 @@ impl Spec {
     #[must_use]
     pub fn with_vcenter() -> Self {
         Self { vcenter: Some(VCenterSpec::default()), ..Self::default() }
+    }
+
+    /// Mistakes that would only show as a node that never comes.
+    fn check(&self) -> Result<()> {
+        if self.nodes.len() > MOST_NODES {
+            bail!("a lab has at most {MOST_NODES} nodes, not {}", self.nodes.len());
+        }
+        for node in &self.nodes {
+            let digits = node.uuid.replace('-', "");
+            if digits.len() != 32 || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+                bail!("{}: {:?} is no UUID of a virtual machine", node.name, node.uuid);
+            }
+        }
+        Ok(())
     }
 
     /// How many steps [`Lab::start_in`] reports.
@@ -45,7 +61,7 @@ impl Spec {
 /// What a lab consists of.
 #[derive(Clone, Debug)]
 pub struct Spec {
-    /// The nodes, at most 200.
+    /// The nodes.
     pub nodes: Vec<NodeSpec>,
     /// Who initialises them.
     pub cloud_controller: CloudController,
@@ -112,6 +128,7 @@ impl Lab {
     /// As [`Lab::start`].
     pub async fn start_in(world: World, spec: &Spec, progress: &Progress) -> Result<Self> {
         let world = Arc::new(world);
+        spec.check()?;
         let step = progress.step("images");
         let images = write_images(&world)?;
         step.done("pause, busybox, agnhost");
@@ -281,7 +298,7 @@ async fn boot_nodes(
 ) -> Result<Vec<Node>> {
     let step = progress.step("containerd");
     let mut nodes = Vec::new();
-    for (number, node) in (1..=200).zip(&spec.nodes) {
+    for (number, node) in (1..).zip(&spec.nodes) {
         nodes.push(Node::boot(world, network, &node.name, &node.uuid, number, images).await?);
     }
     step.done("runs on every node, images loaded");
@@ -309,4 +326,22 @@ async fn not_ready(
         Some(ready) => Some(ready.message.unwrap_or(ready.status)),
         None => Some("has no Ready condition".to_owned()),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec(uuid: &str) -> Spec {
+        let node = NodeSpec { name: "node-1".to_owned(), uuid: uuid.to_owned() };
+        Spec { nodes: vec![node], ..Spec::default() }
+    }
+
+    #[test]
+    fn a_uuid_that_is_none_is_named_with_its_node() {
+        Spec::default().check().unwrap();
+        spec("4230b1a05eed40008000000000000001").check().unwrap();
+        let error = spec("4230b1a0-5eed").check().unwrap_err();
+        assert_eq!(error.to_string(), "node-1: \"4230b1a0-5eed\" is no UUID of a virtual machine");
+    }
 }
