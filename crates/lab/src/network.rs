@@ -7,9 +7,10 @@ use std::{
     fs::File,
     net::{IpAddr, Ipv4Addr},
     process::Command,
+    time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 use crate::{
     process::{Daemon, Place, run},
@@ -64,13 +65,15 @@ impl Network {
 
     fn wait_for_bridge(&mut self) -> Result<()> {
         let name = format!("/proc/{}/comm", self.holder.pid());
-        loop {
+        let started = Instant::now();
+        while started.elapsed() < Duration::from_secs(60) {
             self.holder.check()?;
             if std::fs::read_to_string(&name).is_ok_and(|comm| comm.trim() == "sleep") {
                 return Ok(());
             }
             std::thread::yield_now();
         }
+        bail!("the lab's bridge was not there within a minute")
     }
 
     /// Where the control plane's processes run.
