@@ -1,6 +1,9 @@
 //! The vCenter simulator through its handle; govmomi's client (`cnsctl`) is the judge. No root.
 
-use std::process::Command;
+use std::{
+    process::Command,
+    time::{Duration, Instant},
+};
 
 use anyhow::Result;
 use lab::{
@@ -183,4 +186,42 @@ async fn a_restart_keeps_volumes_and_forgets_sessions() {
     assert!(cnsctl(&vcenter, &["list"]).unwrap().contains(&volume));
     vcenter.control().expire_sessions().await.unwrap();
     assert_eq!(vcenter.control().state().await.unwrap().sessions, Vec::<Value>::new());
+}
+
+#[tokio::test]
+async fn machines_move_and_go_on_request() {
+    let vcenter = VCenter::start(&VCenterSpec::default()).await.unwrap();
+    let control = vcenter.control();
+    control.migrate("node-1", "esx-2.lab.example").await.unwrap();
+    control.migrate_storage("node-1", "pod-1").await.unwrap();
+    control.unregister("node-2").await.unwrap();
+    control.delete("old-vm").await.unwrap();
+    control.untag("k8s-region", "region-1", "dc-1").await.unwrap();
+    control.tag("k8s-region", "region-2", "dc-1").await.unwrap();
+    let inventory = control.state().await.unwrap().inventory;
+    let node = object(&inventory, "node-1").unwrap();
+    let host = object(&inventory, "esx-2.lab.example").unwrap();
+    assert!(
+        node["vm"]["host"] == host["ref"] || node["vm"]["host"] == "esx-2.lab.example",
+        "{node}"
+    );
+    assert!(node["vm"]["disks"].to_string().contains("[pod-1]"), "{node}");
+    assert!(object(&inventory, "node-2").is_none());
+    assert!(object(&inventory, "old-vm").is_none());
+    assert_eq!(object(&inventory, "dc-1").unwrap()["tags"], json!(["k8s-region/region-2"]));
+}
+
+#[tokio::test]
+async fn delays_and_the_clock_are_armed_until_they_are_taken_back() {
+    let vcenter = VCenter::start(&VCenterSpec::default()).await.unwrap();
+    let control = vcenter.control();
+    control.delay("CnsQueryVolume", 300, 0).await.unwrap();
+    let started = Instant::now();
+    cnsctl(&vcenter, &["list"]).unwrap();
+    assert!(started.elapsed() >= Duration::from_millis(300), "{:?}", started.elapsed());
+    control.skew_clock(-60_000).await.unwrap();
+    assert_eq!(control.state_as_json().await.unwrap()["skew_ms"], -60_000);
+    assert_eq!(control.state().await.unwrap().rules["calls"][0]["method"], "CnsQueryVolume");
+    control.disarm().await.unwrap();
+    assert_eq!(control.state().await.unwrap().rules["calls"], json!([]));
 }
