@@ -53,6 +53,8 @@ type Assumptions struct {
 
 	UnregisterAttached bool `about:"deleting with deleteDisk=false is allowed while the disk is attached" source:"ours: losing a disk that is in use is the worse mistake"`
 
+	ActiveClustersMustReach bool `about:"a block volume is placed on a datastore that some host of each active cluster, and each named host, mounts" source:"csi.md §7.1 names the fields; what vCenter does with them is our guess"`
+
 	RestoreAnyDatastore bool `about:"a volume from a snapshot may be placed on another datastore than its source" source:"csi.md §17.5"`
 
 	RestoreLarger bool `about:"a volume from a snapshot may be larger than its source" source:"csi.md §3.3 step 2: upstream demands the same size"`
@@ -122,6 +124,8 @@ func Default() Assumptions {
 		OutOfSpaceFault:     "CnsFault",
 		MaxVolumeMB:         62 * 1024 * 1024,
 		DeleteWithSnapshots: "CnsFault",
+
+		ActiveClustersMustReach: true,
 
 		QueryAllIgnoresCursor: true,
 		EmptySelection:        "ids",

@@ -54,7 +54,7 @@ func TestLockedAccountLooksLikeAWrongPassword(t *testing.T) {
 	if _, err := l.try(userName, userPass); !isFault[*types.InvalidLogin](err) {
 		t.Errorf("locked: %v", err)
 	}
-	l.clock.advance(5 * time.Minute)
+	l.clock.Advance(5 * time.Minute)
 	if _, err := l.try(userName, userPass); err != nil {
 		t.Errorf("after the unlock time: %v", err)
 	}
@@ -130,7 +130,7 @@ func TestForgedAndExpiredTokensAreInvalidLogins(t *testing.T) {
 	if _, err := l.byToken(&forged); !isFault[*types.InvalidLogin](err) {
 		t.Errorf("forged: %v", err)
 	}
-	l.clock.advance(time.Hour)
+	l.clock.Advance(time.Hour)
 	if _, err := l.byToken(signer); !isFault[*types.InvalidLogin](err) {
 		t.Errorf("expired: %v", err)
 	}
@@ -158,7 +158,7 @@ func TestTokenRenewalGivesAFreshToken(t *testing.T) {
 
 func TestTokenServiceRefusesAClientWhoseClockIsOff(t *testing.T) {
 	l := start(t, Config{})
-	l.clock.advance(time.Hour)
+	l.clock.Advance(time.Hour)
 	if _, err := l.token(userName, userPass); err == nil || !strings.Contains(err.Error(), "clock") {
 		t.Errorf("%v", err)
 	}

@@ -3,7 +3,6 @@ package authz
 import (
 	"context"
 	"net/url"
-	"sync"
 	"testing"
 	"time"
 
@@ -18,6 +17,7 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 
 	"vsphere-drivers.example/lab/vcenter/internal/authz/directory"
+	"vsphere-drivers.example/lab/vcenter/internal/handclock"
 )
 
 const (
@@ -27,24 +27,6 @@ const (
 	userPass  = "Secret1!"
 )
 
-// clock is a time the test moves by hand.
-type clock struct {
-	mu  sync.Mutex
-	now time.Time
-}
-
-func (c *clock) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.now
-}
-
-func (c *clock) advance(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = c.now.Add(d)
-}
-
 // lab is a stock inventory of two datacenters with our access control in front.
 type lab struct {
 	t     *testing.T
@@ -52,7 +34,7 @@ type lab struct {
 	authz *Authz
 	vim   *simulator.Registry
 	url   *url.URL
-	clock *clock
+	clock *handclock.Clock
 	admin *govmomi.Client
 }
 
@@ -65,7 +47,7 @@ func start(t *testing.T, cfg Config) *lab {
 		t.Fatal(err)
 	}
 	t.Cleanup(model.Remove)
-	l := &lab{t: t, ctx: context.Background(), vim: model.Service.Context.Map, clock: &clock{now: time.Now()}}
+	l := &lab{t: t, ctx: context.Background(), vim: model.Service.Context.Map, clock: handclock.At(time.Now())}
 	cfg.Directory.Now = l.clock.Now
 	cfg.Directory.Users = append(cfg.Directory.Users, directory.User{Name: userName, Password: userPass})
 	a, err := Install(model.Service, l.vim, cfg)

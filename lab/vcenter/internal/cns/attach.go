@@ -207,11 +207,6 @@ func (m *Manager) detachVolume(spec cnstypes.CnsVolumeAttachDetachSpec) types.Ba
 	case v.disk == nil:
 		return &types.NotSupported{}
 	}
-	release, fault := m.occupy(spec.Vm)
-	if fault != nil {
-		return fault
-	}
-	defer release()
 	if !slices.ContainsFunc(m.holders(v.disk), func(a attachment) bool { return a.vm == spec.Vm }) {
 		switch m.Assumptions().DetachNotAttached {
 		case "CnsFault":
@@ -221,8 +216,18 @@ func (m *Manager) detachVolume(spec cnstypes.CnsVolumeAttachDetachSpec) types.Ba
 		}
 		return &types.NotFound{}
 	}
-	m.unplug(vm, id)
-	return m.released(v.disk, spec.Vm)
+	return m.detachDisk(v.disk, vm)
+}
+
+// detachDisk takes an FCD off a VM that has it. The caller holds the operation lock of the disk.
+func (m *Manager) detachDisk(d *disk, vm *simulator.VirtualMachine) types.BaseMethodFault {
+	release, fault := m.occupy(vm.Self)
+	if fault != nil {
+		return fault
+	}
+	defer release()
+	m.unplug(vm, d.id)
+	return m.released(d, vm.Self)
 }
 
 // unplug takes the disk off the VM.

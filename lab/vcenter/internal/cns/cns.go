@@ -65,8 +65,9 @@ type Config struct {
 	Policies    Policies           // nil: every datastore satisfies every policy
 	Disks       Disks              // nil: volumes have a size but no content
 	Clock       func() time.Time   // nil: the system's clock
-	// Fate is asked once for every task, with the SOAP method's name; nil: all tasks take their normal course.
-	Fate func(method string) Fate
+	// Fate is asked once for every task, with the request's context and the SOAP method's name; nil: all tasks take their
+	// normal course.
+	Fate func(ctx *simulator.Context, method string) Fate
 	// MayPlace tells whether a user may create disks on a datastore; nil: everybody may. CNS drops candidates itself
 	// instead of refusing the call.
 	MayPlace func(user string, datastore types.ManagedObjectReference) bool
@@ -83,7 +84,7 @@ type Manager struct {
 	policies    Policies
 	content     Disks
 	now         func() time.Time
-	fate        func(string) Fate
+	fate        func(*simulator.Context, string) Fate
 	fileService func(types.ManagedObjectReference) bool
 	mayPlace    func(string, types.ManagedObjectReference) bool
 	registries  []*simulator.Registry

@@ -11,6 +11,7 @@ import (
 
 	cnstypes "github.com/vmware/govmomi/cns/types"
 	"github.com/vmware/govmomi/object"
+	"github.com/vmware/govmomi/simulator"
 )
 
 // answer reads a task's info as text from /sdk.
@@ -90,7 +91,7 @@ func TestTaskResultsAreWrittenAsVCenterWritesThem(t *testing.T) {
 func TestAClientThatWaitsForUpdatesGetsTheSameResult(t *testing.T) {
 	slow := false
 	l := newLab(t, options{config: func(c *Config) {
-		c.Fate = func(string) Fate {
+		c.Fate = func(*simulator.Context, string) Fate {
 			if slow {
 				return Fate{Delay: 100 * time.Millisecond}
 			}

@@ -137,7 +137,11 @@ func (m *Manager) provision(spec *creation, id string, capacityMB int64, only *t
 		return m.notCreated(spec, nil, fault)
 	}
 	policy, _ := policyID(spec.Profile)
-	at, placements, fault := m.choose(wanted{user: spec.user, among: spec.Datastores, policy: policy, bytes: capacityMB * mib, only: only})
+	reach, fault := m.reach(spec)
+	if fault != nil {
+		return m.notCreated(spec, nil, fault)
+	}
+	at, placements, fault := m.choose(wanted{user: spec.user, among: spec.Datastores, policy: policy, bytes: capacityMB * mib, only: only, reach: reach})
 	if fault != nil {
 		return m.notCreated(spec, placements, fault)
 	}

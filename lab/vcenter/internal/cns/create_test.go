@@ -138,6 +138,51 @@ func TestCreateRespectsPolicyAndCandidates(t *testing.T) {
 	l.result(l.create(spec))
 }
 
+func TestAVolumeIsPlacedWhereItsClustersAndHostsReachIt(t *testing.T) {
+	var cluster, host types.ManagedObjectReference
+	mount := func(r *simulator.Registry) {
+		cluster = r.Any("ClusterComputeResource").Reference()
+		host = r.Any("HostSystem").Reference()
+	}
+	l := newLab(t, options{release: "9.1", inventory: mount})
+	for _, ref := range l.datastores[1:] {
+		l.model.Map().Get(ref).(*simulator.Datastore).Host = nil
+	}
+	reached := l.model.Map().Get(l.datastores[0]).(*simulator.Datastore)
+	reached.Summary.FreeSpace = 50 * gib // the others would be chosen
+	for name, narrow := range map[string]func(*cnstypes.CnsVolumeCreateSpec, types.ManagedObjectReference){
+		"clusters": func(s *cnstypes.CnsVolumeCreateSpec, ref types.ManagedObjectReference) {
+			s.ActiveClusters = []types.ManagedObjectReference{ref}
+		},
+		"hosts": func(s *cnstypes.CnsVolumeCreateSpec, ref types.ManagedObjectReference) {
+			s.Hosts = []types.ManagedObjectReference{ref}
+		},
+	} {
+		from := cluster
+		if name == "hosts" {
+			from = host
+		}
+		spec := l.blockSpec("a", 1024)
+		narrow(&spec, from)
+		result := l.result(l.create(spec)).(*cnstypes.CnsVolumeCreateResult)
+		if result.PlacementResults[0].Datastore != l.datastores[0] {
+			t.Errorf("%s: placed on %s", name, result.PlacementResults[0].Datastore.Value)
+		}
+		spec.Datastores = l.datastores[1:]
+		task, err := l.create(spec)
+		l.wantVolumeFault(&cnstypes.CnsFault{Reason: "No compatible datastore"}, task, err)
+		narrow(&spec, l.datastores[0])
+		task, err = l.create(spec)
+		l.wantTaskFault(&types.ManagedObjectNotFound{}, task, err)
+
+		assumed := assume.Default()
+		assumed.ActiveClustersMustReach = false
+		l.manager.SetAssumptions(assumed)
+		l.result(l.create(spec))
+		l.manager.SetAssumptions(assume.Default())
+	}
+}
+
 func TestDatastoresThatTheUserMayNotUseAreNoCandidates(t *testing.T) {
 	allowed := map[types.ManagedObjectReference]bool{}
 	l := newLab(t, options{config: func(c *Config) {

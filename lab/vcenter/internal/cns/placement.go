@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	cnstypes "github.com/vmware/govmomi/cns/types"
+	"github.com/vmware/govmomi/simulator"
 	"github.com/vmware/govmomi/vim25/types"
 )
 
@@ -22,6 +23,50 @@ type wanted struct {
 	bytes  int64
 	file   bool
 	only   *types.ManagedObjectReference // a restored volume stays with its source
+	reach  []hostGroup                   // each must have a host that mounts the datastore
+}
+
+// hostGroup is a host or the hosts of a cluster, under the name of the one that was asked for.
+type hostGroup struct {
+	name  string
+	hosts []types.ManagedObjectReference
+}
+
+// mounts tells whether some host of the group mounts the datastore.
+func (g hostGroup) mounts(p place) bool {
+	return slices.ContainsFunc(g.hosts, func(host types.ManagedObjectReference) bool { return slices.Contains(p.hosts, host) })
+}
+
+// reach reads the clusters and hosts that a new volume must be usable from.
+func (m *Manager) reach(spec *creation) ([]hostGroup, types.BaseMethodFault) {
+	if !m.Assumptions().ActiveClustersMustReach {
+		return nil, nil
+	}
+	var groups []hostGroup
+	for _, ref := range spec.ActiveClusters {
+		cluster, ok := m.vim.Get(ref).(*simulator.ClusterComputeResource)
+		if !ok {
+			return nil, &types.ManagedObjectNotFound{Obj: ref}
+		}
+		m.vim.WithLock(m.inventory(), cluster, func() { groups = append(groups, hostGroup{cluster.Name, slices.Clone(cluster.Host)}) })
+	}
+	for _, ref := range spec.Hosts {
+		if _, ok := m.vim.Get(ref).(*simulator.HostSystem); !ok {
+			return nil, &types.ManagedObjectNotFound{Obj: ref}
+		}
+		groups = append(groups, hostGroup{ref.Value, []types.ManagedObjectReference{ref}})
+	}
+	return groups, nil
+}
+
+// unreached names the first group that cannot use the datastore.
+func (w wanted) unreached(p place) (name string, found bool) {
+	for _, group := range w.reach {
+		if !group.mounts(p) {
+			return group.name, true
+		}
+	}
+	return "", false
 }
 
 // candidates judges the datastores, best first: usable ones by free space as CNS ranks them, then the others.
@@ -44,6 +89,7 @@ func (m *Manager) candidates(want wanted) ([]candidate, types.BaseMethodFault) {
 			return nil, &types.ManagedObjectNotFound{Obj: ref}
 		}
 		c := candidate{place: p}
+		away, unreached := want.unreached(p)
 		switch {
 		case m.mayPlace != nil && !m.mayPlace(want.user, ref):
 			c.fault = &CnsMissingPrivilegeFault{
@@ -54,6 +100,8 @@ func (m *Manager) candidates(want wanted) ([]candidate, types.BaseMethodFault) {
 			c.fault = &CnsInCompatibleFault{CnsFault: cnstypes.CnsFault{Reason: "Datastore " + p.name + " does not satisfy the storage policy"}}
 		case want.only != nil && *want.only != ref:
 			c.fault = &CnsPlacementFault{CnsFault: cnstypes.CnsFault{Reason: "Datastore " + p.name + " does not hold the snapshot"}}
+		case unreached:
+			c.fault = &CnsPlacementFault{CnsFault: cnstypes.CnsFault{Reason: "Datastore " + p.name + " is not mounted by " + away}}
 		case want.file && m.Assumptions().FileSharesNeedVSAN && !p.vsan:
 			c.fault = &CnsPlacementFault{CnsFault: cnstypes.CnsFault{Reason: "Datastore " + p.name + " is not a vSAN datastore"}}
 		case want.file && m.fileService != nil && !m.fileService(ref):

@@ -35,15 +35,15 @@ func (m *Manager) start(ctx *simulator.Context, method string, work work) types.
 	m.vim.Put(task)
 	ref := task.Self
 	m.update(task, map[string]any{"info.key": ref.Value, "info.task": ref, "info.state": types.TaskInfoStateRunning, "info.startTime": m.now()})
-	go m.run(task, method, work)
+	var fate Fate
+	if m.fate != nil {
+		fate = m.fate(ctx, method)
+	}
+	go m.run(task, method, work, fate)
 	return ref
 }
 
-func (m *Manager) run(task *simulator.Task, method string, work work) {
-	var fate Fate
-	if m.fate != nil {
-		fate = m.fate(method)
-	}
+func (m *Manager) run(task *simulator.Task, method string, work work, fate Fate) {
 	if fate.Delay > 0 {
 		time.Sleep(fate.Delay)
 	}

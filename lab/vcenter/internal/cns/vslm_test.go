@@ -1,6 +1,8 @@
 package cns
 
 import (
+	"os"
+	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -9,6 +11,7 @@ import (
 	"github.com/vmware/govmomi/vim25/soap"
 	"github.com/vmware/govmomi/vim25/types"
 	"github.com/vmware/govmomi/vslm"
+	vslmmethods "github.com/vmware/govmomi/vslm/methods"
 	vslmtypes "github.com/vmware/govmomi/vslm/types"
 )
 
@@ -122,6 +125,14 @@ func TestVSLMRegistersAVMDKForTheOldMigration(t *testing.T) {
 	if !*seen.Config.KeepAfterDeleteVm {
 		t.Error("the flag was not set")
 	}
+	clear := vslmtypes.VslmClearVStorageObjectControlFlags{This: disks.Reference(), Id: id, ControlFlags: []string{"keepAfterDeleteVm"}}
+	client, err := vslm.NewClient(l.ctx, l.vim.Client)
+	l.must(err)
+	_, err = vslmmethods.VslmClearVStorageObjectControlFlags(l.ctx, client, &clear)
+	l.must(err)
+	if seen, err = disks.Retrieve(l.ctx, id); err != nil || *seen.Config.KeepAfterDeleteVm {
+		t.Errorf("the flag was not cleared: %v", err)
+	}
 	l.wantCallFault(invalid("controlFlags"), nil, disks.SetControlFlags(l.ctx, id, []string{"nonsense"}))
 	l.wantCallFault(invalid("VolumeId"), nil, disks.SetControlFlags(l.ctx, types.ID{Id: "nope"}, nil))
 }
@@ -179,6 +190,36 @@ func TestVSLMChangesDisks(t *testing.T) {
 	spec.CapacityInMB = 0
 	task, err = disks.CreateDisk(l.ctx, spec)
 	l.wantVSLMFault(invalid("capacityInMB"), task, err)
+}
+
+func TestVSLMRestoresSnapshots(t *testing.T) {
+	l, dir, _ := contentLab(t, false, nil)
+	disks := l.global()
+	source := types.ID{Id: l.volumeOn(l.datastores[0])}
+	l.must(os.WriteFile(filepath.Join(dir, source.Id+".img"), []byte("precious"), 0o600))
+	snapshot := types.ID{Id: l.newSnapshot(source.Id)}
+	details, err := disks.RetrieveSnapshotDetails(l.ctx, source, snapshot)
+	l.must(err)
+	if details.Path != l.volume(source.Id).BackingObjectDetails.(*cnstypes.CnsBlockBackingDetails).BackingDiskPath || details.ChangedBlockTrackingId != "" {
+		t.Errorf("details %+v", details)
+	}
+	made := l.finished(disks.CreateDiskFromSnapshot(l.ctx, source, snapshot, "restored", nil, nil, "")).(types.VStorageObject)
+	if made.Config.CapacityInMB != 1024 || l.free(l.datastores[0]) != 98*gib || l.exists(made.Config.Id.Id) {
+		t.Errorf("disk %+v, or it takes no space, or it is a volume", made.Config)
+	}
+	content, err := os.Open(filepath.Join(dir, made.Config.Id.Id+".img"))
+	l.must(err)
+	defer content.Close()
+	text := make([]byte, 8)
+	if _, err := content.Read(text); err != nil || string(text) != "precious" {
+		t.Errorf("content %q, %v", text, err)
+	}
+	_, err = disks.RetrieveSnapshotDetails(l.ctx, source, types.ID{Id: "nope"})
+	l.wantCallFault(invalid("snapshotId"), nil, err)
+	task, err := disks.CreateDiskFromSnapshot(l.ctx, source, types.ID{Id: "nope"}, "restored", nil, nil, "")
+	l.wantVSLMFault(invalid("snapshotId"), task, err)
+	task, err = disks.CreateDiskFromSnapshot(l.ctx, types.ID{Id: "nope"}, snapshot, "restored", nil, nil, "")
+	l.wantVSLMFault(&types.NotFound{}, task, err)
 }
 
 func TestAllThreeAPIsAtOnce(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/vmware/govmomi"
 	cnstypes "github.com/vmware/govmomi/cns/types"
+	"github.com/vmware/govmomi/object"
 	"github.com/vmware/govmomi/vim25/methods"
 	"github.com/vmware/govmomi/vim25/soap"
 	"github.com/vmware/govmomi/vim25/types"
@@ -249,6 +250,43 @@ func TestCNSTasksFollowTheRulesToo(t *testing.T) {
 	}
 	if err := task.Wait(l.ctx); err != nil {
 		t.Errorf("without a rule: %s", err)
+	}
+}
+
+// The struck call waits between its match and its task, so the other call's task comes first. Both have the same operation
+// id, which is the client's choice.
+func TestACNSTaskRuleStrikesOnlyTheCallThatMatched(t *testing.T) {
+	for method, call := range map[string]func(l *lab, node string) (*object.Task, error){
+		"CnsCreateVolume": func(l *lab, node string) (*object.Task, error) { return l.create(node) },
+		"CnsAttachVolume": func(l *lab, node string) (*object.Task, error) {
+			return l.cns().AttachVolume(l.ctx, []cnstypes.CnsVolumeAttachDetachSpec{{
+				VolumeId: cnstypes.CnsVolumeId{Id: "none"}, Vm: l.vm(node).Reference(),
+			}})
+		},
+	} {
+		t.Run(method, func(t *testing.T) {
+			l := start(t)
+			l.ctx = context.WithValue(l.ctx, types.ID{}, "same")
+			run := func(node string) error {
+				task, err := call(l, node)
+				if err != nil {
+					return err
+				}
+				return task.Wait(l.ctx)
+			}
+			l.must("POST", "/faults", fmt.Sprintf(`{"method":%q,"object":"node-1","at":"task","fault":"InvalidState","delay_ms":500}`, method))
+			struck := make(chan error)
+			go func() { struck <- run("node-1") }()
+			for len(l.must("GET", "/rules", "")["calls"].([]any)) != 0 {
+				time.Sleep(time.Millisecond)
+			}
+			if err := run("node-2"); err != nil {
+				t.Errorf("the other call: %s", err)
+			}
+			if got := fmt.Sprintf("%T", fault(<-struck)); got != "*types.InvalidState" {
+				t.Errorf("the call that matched got %s", got)
+			}
+		})
 	}
 }
 

@@ -225,6 +225,26 @@ func TestAssociationsAreReported(t *testing.T) {
 	}
 }
 
+func TestAssociationsOfManyAreReported(t *testing.T) {
+	l := start(t, "8.0U3")
+	l.policies.Associate("virtualDiskUUID", "disk-1", encryptionID)
+	manager := l.client.ServiceContent.ProfileManager
+	disk := types.PbmServerObjectRef{ObjectType: "virtualDiskUUID", Key: "disk-1"}
+	other := types.PbmServerObjectRef{ObjectType: "virtualDiskUUID", Key: "disk-2"}
+	entities, err := methods.PbmQueryAssociatedEntities(l.ctx, l.client, &types.PbmQueryAssociatedEntities{
+		This: manager, Profiles: []types.PbmProfileId{{UniqueId: encryptionID}, {UniqueId: vsanDefaultID}},
+	})
+	if err != nil || len(entities.Returnval) != 1 || entities.Returnval[0].Object != disk || entities.Returnval[0].ProfileId[0].UniqueId != encryptionID {
+		t.Errorf("%+v, %v", entities, err)
+	}
+	profiles, err := methods.PbmQueryAssociatedProfiles(l.ctx, l.client, &types.PbmQueryAssociatedProfiles{
+		This: manager, Entities: []types.PbmServerObjectRef{disk, other},
+	})
+	if err != nil || len(profiles.Returnval) != 2 || len(profiles.Returnval[0].ProfileId) != 1 || len(profiles.Returnval[1].ProfileId) != 0 {
+		t.Errorf("%+v, %v", profiles, err)
+	}
+}
+
 func TestK8sNamesAppearFromRelease9On(t *testing.T) {
 	for release, want := range map[string]string{"8.0U3": "", "9.0": "gold-class"} {
 		l := start(t, release)

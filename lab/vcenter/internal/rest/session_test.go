@@ -72,12 +72,12 @@ func TestSessionsExpireWhenIdle(t *testing.T) {
 	l := start(t, "8.0U3")
 	a := l.api(adminName, adminPass)
 	for range 3 {
-		l.clock.advance(4 * time.Minute)
+		l.clock.Advance(4 * time.Minute)
 		if status := a.do(http.MethodGet, "/api/cis/tagging/category", nil, nil); status != http.StatusOK {
 			t.Fatalf("a session in use: %d", status)
 		}
 	}
-	l.clock.advance(5 * time.Minute)
+	l.clock.Advance(5 * time.Minute)
 	if status := a.do(http.MethodGet, "/api/cis/tagging/category", nil, nil); status != http.StatusUnauthorized {
 		t.Errorf("an idle session: %d", status)
 	}

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"sync"
 	"testing"
 	"time"
 
@@ -20,6 +19,7 @@ import (
 
 	"vsphere-drivers.example/lab/vcenter/internal/authz"
 	"vsphere-drivers.example/lab/vcenter/internal/authz/directory"
+	"vsphere-drivers.example/lab/vcenter/internal/handclock"
 	"vsphere-drivers.example/lab/vcenter/internal/profile"
 )
 
@@ -30,30 +30,13 @@ const (
 	userPass  = "Secret1!"
 )
 
-type clock struct {
-	mu  sync.Mutex
-	now time.Time
-}
-
-func (c *clock) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.now
-}
-
-func (c *clock) advance(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = c.now.Add(d)
-}
-
 // lab is a stock inventory with our users and our REST interface. The user csi may read the first virtual machine.
 type lab struct {
 	t       *testing.T
 	ctx     context.Context
 	service *Service
 	authz   *authz.Authz
-	clock   *clock
+	clock   *handclock.Clock
 	url     url.URL
 	vms     []types.ManagedObjectReference
 }
@@ -67,7 +50,7 @@ func start(t *testing.T, release string) *lab {
 	}
 	t.Cleanup(model.Remove)
 	vim := model.Service.Context.Map
-	l := &lab{t: t, ctx: context.Background(), clock: &clock{now: time.Now()}}
+	l := &lab{t: t, ctx: context.Background(), clock: handclock.At(time.Now())}
 	for _, e := range vim.All("VirtualMachine") {
 		l.vms = append(l.vms, e.Reference())
 	}

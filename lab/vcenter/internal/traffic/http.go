@@ -45,8 +45,9 @@ func (t *Traffic) AddHTTP(rule HTTPRule) int {
 	return rule.ID
 }
 
-// HTTP puts the counters and the HTTP rules in front of a handler.
+// HTTP puts the counters and the HTTP rules in front of a handler, and answers for it when it panics.
 func (t *Traffic) HTTP(next http.Handler) http.Handler {
+	next = answerPanics(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		answer := &counted{ResponseWriter: w}
 		switch rule := t.matchHTTP(r); {

@@ -7,7 +7,6 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/google/uuid"
 	cnstypes "github.com/vmware/govmomi/cns/types"
 	"github.com/vmware/govmomi/simulator"
 	"github.com/vmware/govmomi/vim25/mo"
@@ -19,17 +18,12 @@ type pendingTask struct {
 	rule    *CallRule
 	session *simulator.Session // of the request: the simulator makes a new one for each
 	this    types.ManagedObjectReference
-	method  string
-	id      string // operation id of the request
 	since   time.Time
 }
 
 // expectTask notes that the next task of this call is the rule's. Calls that fail make no task: what they left is
 // dropped after a minute.
 func (t *Traffic) expectTask(rule *CallRule, m *simulator.Method, ctx *simulator.Context) {
-	if ctx.Header.ID == "" {
-		ctx.Header.ID = uuid.NewString()
-	}
 	now := time.Now()
 	kept := t.pending[:0]
 	for _, p := range t.pending {
@@ -37,7 +31,7 @@ func (t *Traffic) expectTask(rule *CallRule, m *simulator.Method, ctx *simulator
 			kept = append(kept, p)
 		}
 	}
-	t.pending = append(kept, pendingTask{rule, ctx.Session, m.This, m.Name, ctx.Header.ID, now})
+	t.pending = append(kept, pendingTask{rule, ctx.Session, m.This, now})
 }
 
 // Tasks returns the watcher that changes how tasks end. Put it into the vim25 registry with AddHandler: the registry
@@ -107,7 +101,7 @@ func survive(work func(*simulator.Task) (types.AnyType, types.BaseMethodFault)) 
 func (t *Traffic) claim(task *simulator.Task, ctx *simulator.Context) (*CallRule, <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	found := t.take(func(p pendingTask) bool { return ctx != nil && p.session != nil && p.session == ctx.Session })
+	found := t.take(func(p pendingTask) bool { return ctx != nil && p.of(ctx) })
 	if found == nil {
 		found = t.take(func(p pendingTask) bool { return task.Info.Entity != nil && *task.Info.Entity == p.this })
 	}
@@ -115,6 +109,11 @@ func (t *Traffic) claim(task *simulator.Task, ctx *simulator.Context) (*CallRule
 		return nil, nil
 	}
 	return found.rule, t.stop
+}
+
+// of tells whether the rule matched the request with this context.
+func (p *pendingTask) of(ctx *simulator.Context) bool {
+	return p.session != nil && p.session == ctx.Session
 }
 
 func (t *Traffic) take(fits func(pendingTask) bool) *pendingTask {
@@ -131,28 +130,26 @@ func (t *Traffic) take(fits func(pendingTask) bool) *pendingTask {
 type Fate struct {
 	At    string
 	Fault types.BaseMethodFault
-	ID    string // operation id of the request, which its task has as activation id
 }
 
-// Claim gives the fate of the next task of a method, for services whose tasks are their own and not the simulator's.
-func (t *Traffic) Claim(method string) (Fate, bool) {
+// Claim gives the fate of a request's task, for services whose tasks are their own and not the simulator's.
+func (t *Traffic) Claim(ctx *simulator.Context) (Fate, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	found := t.take(func(p pendingTask) bool { return p.method == method })
+	found := t.take(func(p pendingTask) bool { return p.of(ctx) })
 	if found == nil {
 		return Fate{}, false
 	}
-	return Fate{found.rule.At, found.rule.fault(), found.id}, true
+	return Fate{found.rule.At, found.rule.fault()}, true
 }
 
 // contextOf is the context a task runs in. The simulator does not export it, and nothing else ties a task to the request
 // that made it. Reading the pointer is safe: the task is not running yet.
 func contextOf(task *simulator.Task) *simulator.Context {
-	field := reflect.ValueOf(task).Elem().FieldByName("ctx")
-	if !field.IsValid() || field.Kind() != reflect.Pointer || field.IsNil() {
-		return nil
+	if ctx := hidden[*simulator.Context](reflect.ValueOf(task).Elem(), "ctx"); ctx != nil {
+		return *ctx
 	}
-	return (*simulator.Context)(field.UnsafePointer())
+	return nil
 }
 
 // hang ends the goroutine of a task without ending the task. The simulator holds the entity's lock while a task works

@@ -50,6 +50,7 @@ func New() *Traffic {
 
 // Check counts a decoded call and applies the rules to it: it waits, and returns the fault that the call must get.
 func (t *Traffic) Check(ctx *simulator.Context, m *simulator.Method) types.BaseMethodFault {
+	remember(ctx)
 	user := ""
 	if ctx.Session != nil {
 		user = ctx.Session.UserName

@@ -172,8 +172,8 @@ func (v *VCenter) volumeDatastore(id string) (types.ManagedObjectReference, bool
 }
 
 // fate lets the rules decide about the tasks of CNS, which are not the simulator's.
-func (v *VCenter) fate(method string) cns.Fate {
-	fate, ok := v.Traffic.Claim(method)
+func (v *VCenter) fate(ctx *simulator.Context, _ string) cns.Fate {
+	fate, ok := v.Traffic.Claim(ctx)
 	if !ok {
 		return cns.Fate{}
 	}
@@ -183,30 +183,9 @@ func (v *VCenter) fate(method string) cns.Fate {
 	case traffic.AtTaskDone:
 		return cns.Fate{Fault: fate.Fault}
 	case traffic.AtResult:
-		v.endTask(fate)
-		return cns.Fate{SkipWork: true, Hang: true}
+		return cns.Fate{SkipWork: true, Result: traffic.VolumeFault(fate.Fault)}
 	}
 	return cns.Fate{Hang: true}
-}
-
-// endTask ends the task of a request with a volume that failed inside a task that succeeded.
-func (v *VCenter) endTask(fate traffic.Fate) {
-	for _, object := range v.Vim.AllReference("Task") {
-		task, ok := object.(*simulator.Task)
-		if !ok {
-			continue
-		}
-		ctx := v.ownContext()
-		ctx.WithLock(task, func() {
-			if task.Info.ActivationId == fate.ID && task.Info.State == types.TaskInfoStateRunning {
-				ctx.Update(task, []types.PropertyChange{
-					{Name: "info.completeTime", Val: v.Clock.Now()},
-					{Name: "info.state", Val: types.TaskInfoStateSuccess},
-					{Name: "info.result", Val: traffic.VolumeFault(fate.Fault)},
-				})
-			}
-		})
-	}
 }
 
 // protect puts the checks in front of the endpoints that look at whole requests.

@@ -7,6 +7,9 @@ import (
 	"github.com/vmware/govmomi/vim25/mo"
 	"github.com/vmware/govmomi/vim25/soap"
 	"github.com/vmware/govmomi/vim25/types"
+
+	"vsphere-drivers.example/lab/vcenter/internal/cns"
+	"vsphere-drivers.example/lab/vcenter/internal/inventory"
 )
 
 // standIn answers the methods that the library's objects answer wrongly. The objects themselves cannot be replaced,
@@ -16,12 +19,14 @@ type standIn struct {
 	mo.ServiceInstance
 	clock *Clock
 	vim   *simulator.Registry
+	site  *inventory.Inventory
+	cns   *cns.Manager
 }
 
 var standInRef = types.ManagedObjectReference{Type: "SimulatorStandIn", Value: "stand-in"}
 
 func newStandIn(v *VCenter) *standIn {
-	return &standIn{mo.ServiceInstance{Self: standInRef}, v.Clock, v.Vim}
+	return &standIn{mo.ServiceInstance{Self: standInRef}, v.Clock, v.Vim, v.Inventory, v.services.cns}
 }
 
 // redirect sends a call to the stand-in where that is needed. The library looks the object up again after the hook, by
@@ -33,6 +38,7 @@ func (v *VCenter) redirect(ctx *simulator.Context, m *simulator.Method) mo.Refer
 	switch {
 	case m.Name == "CurrentTime" && m.This == vim25.ServiceInstance:
 	case m.Name == "RefreshDatastore" && m.This.Type == "Datastore":
+	case m.This.Type == "VirtualMachine" && v.Vim.Get(m.This) != nil && onMachine(m):
 	default:
 		return nil
 	}

@@ -2,32 +2,15 @@ package directory
 
 import (
 	"errors"
-	"sync"
 	"testing"
 	"time"
+
+	"vsphere-drivers.example/lab/vcenter/internal/handclock"
 )
 
-// clock is a time the test moves by hand.
-type clock struct {
-	mu  sync.Mutex
-	now time.Time
-}
-
-func (c *clock) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.now
-}
-
-func (c *clock) advance(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = c.now.Add(d)
-}
-
-func open(t *testing.T, cfg Config) (*Directory, *clock) {
+func open(t *testing.T, cfg Config) (*Directory, *handclock.Clock) {
 	t.Helper()
-	c := &clock{now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+	c := handclock.At(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
 	cfg.Now = c.Now
 	d, err := New(cfg)
 	if err != nil {
@@ -81,11 +64,11 @@ func TestFailedLoginsWithinTheWindowLockUntilTheClockUnlocks(t *testing.T) {
 	if p, _ := d.Find(d.Parse("csi")); !p.Locked {
 		t.Error("account does not show as locked")
 	}
-	c.advance(299 * time.Second)
+	c.Advance(299 * time.Second)
 	if _, err := d.Login("csi", "Secret1!"); !errors.Is(err, ErrLocked) {
 		t.Errorf("a second early: %v", err)
 	}
-	c.advance(time.Second)
+	c.Advance(time.Second)
 	if _, err := d.Login("csi", "Secret1!"); err != nil {
 		t.Errorf("after the unlock time: %v", err)
 	}
@@ -95,7 +78,7 @@ func TestFailedLoginsSpreadOverTimeDoNotLock(t *testing.T) {
 	d, c := open(t, Config{Users: []User{{Name: "csi", Password: "Secret1!"}}})
 	for range 20 {
 		_, _ = d.Login("csi", "wrong")
-		c.advance(61 * time.Second)
+		c.Advance(61 * time.Second)
 	}
 	if _, err := d.Login("csi", "Secret1!"); err != nil {
 		t.Errorf("three failures per window of 180 s locked: %v", err)
@@ -117,7 +100,7 @@ func TestLockByHandIgnoresTheClock(t *testing.T) {
 	if err := d.Lock("csi"); err != nil {
 		t.Fatal(err)
 	}
-	c.advance(24 * time.Hour)
+	c.Advance(24 * time.Hour)
 	if _, err := d.Login("csi", "Secret1!"); !errors.Is(err, ErrLocked) {
 		t.Errorf("a day later: %v", err)
 	}
@@ -153,7 +136,7 @@ func TestTokensAreBoundToUserSignatureAndTime(t *testing.T) {
 	if _, err := d.Redeem(token.ID, token.User.UPN(), "forged"); !errors.Is(err, ErrToken) {
 		t.Errorf("other signature: %v", err)
 	}
-	c.advance(time.Minute)
+	c.Advance(time.Minute)
 	if _, err := d.Redeem(token.ID, token.User.UPN(), token.Signature); !errors.Is(err, ErrToken) {
 		t.Errorf("expired: %v", err)
 	}

@@ -1,0 +1,74 @@
+package cns
+
+import (
+	"slices"
+
+	"github.com/google/uuid"
+
+	"github.com/vmware/govmomi/simulator"
+	"github.com/vmware/govmomi/vim25/soap"
+	"github.com/vmware/govmomi/vim25/types"
+	"github.com/vmware/govmomi/vslm/methods"
+	vslmtypes "github.com/vmware/govmomi/vslm/types"
+)
+
+// VslmRetrieveSnapshotDetails tells where a snapshot is, and its change id if changes were tracked.
+func (s *fcdManager) VslmRetrieveSnapshotDetails(_ *simulator.Context, req *vslmtypes.VslmRetrieveSnapshotDetails) soap.HasFault {
+	live, d := s.m.fcd(req.Id.Id)
+	if live == nil {
+		return refuse(unknownFCD())
+	}
+	i := slices.IndexFunc(d.snapshots, func(made snapshot) bool { return made.id == req.SnapshotId.Id })
+	if i < 0 {
+		return refuse(invalid("snapshotId"))
+	}
+	return &methods.VslmRetrieveSnapshotDetailsBody{Res: &vslmtypes.VslmRetrieveSnapshotDetailsResponse{
+		Returnval: types.VStorageObjectSnapshotDetails{Path: d.path, ChangedBlockTrackingId: d.snapshots[i].changeID},
+	}}
+}
+
+// VslmCreateDiskFromSnapshotTask makes an FCD with the content of another's snapshot, on the same datastore.
+func (s *fcdManager) VslmCreateDiskFromSnapshotTask(ctx *simulator.Context, req *vslmtypes.VslmCreateDiskFromSnapshot_Task) soap.HasFault {
+	user := sessionUser(ctx)
+	task := s.onDisk(ctx, "VslmCreateDiskFromSnapshot_Task", req.Id, func(_ *disk, source disk) (types.AnyType, types.BaseMethodFault) {
+		switch {
+		case req.Name == "":
+			return nil, invalid("name")
+		case !source.hasSnapshot(req.SnapshotId.Id):
+			return nil, invalid("snapshotId")
+		}
+		return s.m.restoreFCD(user, source, req.SnapshotId.Id, req.Name)
+	})
+	return &methods.VslmCreateDiskFromSnapshot_TaskBody{Res: &vslmtypes.VslmCreateDiskFromSnapshot_TaskResponse{Returnval: task}}
+}
+
+// restoreFCD is for a caller that holds the operation lock of the source.
+func (m *Manager) restoreFCD(user string, source disk, snapshotID, name string) (types.AnyType, types.BaseMethodFault) {
+	at, _, fault := m.choose(wanted{user: user, among: []types.ManagedObjectReference{source.datastore}, bytes: source.capacityMB * mib})
+	if fault != nil {
+		return nil, cause(fault)
+	}
+	d := &disk{
+		id: uuid.NewString(), name: name, datastore: at.ref, capacityMB: source.capacityMB, uuid: newDiskUUID(), objectID: uuid.NewString(),
+		created: m.now(), taken: at.taken,
+	}
+	m.mu.Lock()
+	d.path = m.fcdPath(at.place, d.id)
+	m.mu.Unlock()
+	err := writeDescriptor(at.dir, d.path, d.capacityMB)
+	if err == nil && m.content != nil && source.filled {
+		err = m.content.CreateFromSnapshot(d.id, d.capacityMB*mib, source.id, snapshotID)
+		d.filled = true
+	}
+	if err != nil {
+		removeDescriptor(at.dir, d.path)
+		m.giveBack(at.ref, at.taken)
+		return nil, &types.SystemError{Reason: err.Error()}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.disks[d.id] = d
+	m.publish(d)
+	described := m.describe(d)
+	return &described, nil
+}
