@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use lab::{ControlPlane, Lab, Progress, Spec, VCenter, VCenterSpec, World, components, preflight};
 use serde_json::{Value, json};
 
@@ -102,7 +102,33 @@ async fn lab_figures(runs: usize) -> Result<Vec<Figure>> {
         drop(lab);
         down.values.push(started.elapsed().as_secs_f64());
     }
-    Ok(vec![api, memory, full, down])
+    Ok(vec![api, memory, full, down, attach_figure().await?])
+}
+
+/// From the attach command to the disk on the node, login and logout of the client included.
+async fn attach_figure() -> Result<Figure> {
+    let mut figure = Figure {
+        name: "volume attached and on its node",
+        bound: Some(100.0),
+        unit: "ms",
+        values: vec![],
+    };
+    let lab = Lab::start_in(World::claim()?, &Spec::with_vcenter(), &Progress::silent()).await?;
+    let (Some(vcenter), Some(node)) = (lab.vcenter(), lab.nodes().first()) else {
+        bail!("the lab is incomplete")
+    };
+    let volume = vcenter.cnsctl(&["create", "measured", "64", DATASTORE])?;
+    for _ in 0..9 {
+        let started = Instant::now();
+        let disk = vcenter.cnsctl(&["attach", &volume, node.uuid()])?;
+        figure.values.push(started.elapsed().as_secs_f64() * 1000.0);
+        let link = format!("wwn-0x{}", disk.replace('-', "").to_lowercase());
+        if !node.disks().join(&link).is_symlink() {
+            bail!("the attached disk {link} is not on its node");
+        }
+        vcenter.cnsctl(&["detach", &volume, node.uuid()])?;
+    }
+    Ok(figure)
 }
 
 async fn vcenter_figures() -> Result<Vec<Figure>> {
@@ -111,8 +137,8 @@ async fn vcenter_figures() -> Result<Vec<Figure>> {
     let small =
         VCenter::start(&VCenterSpec { generated_vms: 20, ..VCenterSpec::default() }).await?;
     let ready = started.elapsed().as_secs_f64();
-    let created = client(&small, &["measure", "200", DATASTORE])?;
-    let rush = client(&small, &["rush", "200", "20", "/dc-1/datastore/generated-01"])?;
+    let created = measured(&small, &["measure", "200", DATASTORE])?;
+    let rush = measured(&small, &["rush", "200", "20", "/dc-1/datastore/generated-01"])?;
     drop(small);
     complain("10,000 VMs");
     let started = Instant::now();
@@ -135,14 +161,8 @@ async fn vcenter_figures() -> Result<Vec<Figure>> {
 }
 
 /// Runs govmomi's client against the simulator and reads what it measured.
-fn client(vcenter: &VCenter, arguments: &[&str]) -> Result<Value> {
-    let (user, password) = lab::vcenter::ADMINISTRATOR;
-    let mut command = Command::new(components::binary("cnsctl")?);
-    command
-        .env("CNSCTL_PASSWORD", password)
-        .args(["-url", vcenter.url(), "-user", user])
-        .args(arguments);
-    serde_json::from_str(&lab::run(&mut command)?).context("what cnsctl measured")
+fn measured(vcenter: &VCenter, arguments: &[&str]) -> Result<Value> {
+    serde_json::from_str(&vcenter.cnsctl(arguments)?).context("what cnsctl measured")
 }
 
 /// With empty caches of Go, also its module cache: what a new machine does.

@@ -3,7 +3,7 @@
 //! The drivers are not there yet, so the demo's own hands do what they will do: govmomi's client asks
 //! vCenter to attach the volume where a CSI driver would, and a pod mounts it where a node plugin would.
 
-use std::{process::Command, time::Duration};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -11,7 +11,7 @@ use kube::{
     Api,
     api::{ListParams, LogParams, PostParams},
 };
-use lab::{Lab, Progress, Spec, VCenter, Wait, World, components, image, preflight, until};
+use lab::{Lab, Progress, Spec, VCenter, Wait, World, image, preflight, until};
 use serde_json::json;
 
 use crate::{
@@ -39,7 +39,7 @@ async fn tell() -> Result<()> {
     let vcenter = lab.vcenter().context("the demo's lab has a vCenter")?;
     let [first, second] = lab.nodes() else { bail!("a default lab has two nodes") };
     chapter("vCenter makes a volume of 64 MB and attaches it to the VM of node-1");
-    let volume = cns(vcenter, &["create", "demo", "64", "/dc-1/datastore/shared-1"])?;
+    let volume = vcenter.cnsctl(&["create", "demo", "64", "/dc-1/datastore/shared-1"])?;
     say(&format!("volume:     {volume}"));
     let link = attach(vcenter, &volume, first)?;
     say(&format!("on node-1:  {} -> {}", link, first.run("readlink", &["-f", &link])?.trim()));
@@ -49,7 +49,7 @@ async fn tell() -> Result<()> {
         if absent { "not there, as it should be" } else { "there as well!" }
     ));
     let refused =
-        cns(vcenter, &["attach", &volume, second.uuid()]).err().map(|error| error.to_string());
+        vcenter.cnsctl(&["attach", &volume, second.uuid()]).err().map(|error| error.to_string());
     let why = refused
         .as_deref()
         .and_then(|text| text.rsplit("cnsctl: ").next())
@@ -63,7 +63,7 @@ async fn tell() -> Result<()> {
     say(&format!("writer says: {}", shell(&lab, "writer", "node-1", &link, write).await?));
 
     chapter("The volume moves to node-2, where another pod reads it");
-    cns(vcenter, &["detach", &volume, first.uuid()])?;
+    vcenter.cnsctl(&["detach", &volume, first.uuid()])?;
     let link = attach(vcenter, &volume, second)?;
     let said =
         shell(&lab, "reader", "node-2", &link, "echo \"read on $NODE: $(cat /disk/note)\"").await?;
@@ -80,17 +80,9 @@ async fn tell() -> Result<()> {
     Ok(())
 }
 
-/// Runs govmomi's client as the administrator.
-fn cns(vcenter: &VCenter, arguments: &[&str]) -> Result<String> {
-    let (user, password) = lab::vcenter::ADMINISTRATOR;
-    let mut command = Command::new(components::binary("cnsctl")?);
-    command.env("CNSCTL_PASSWORD", password).args(["-url", vcenter.url(), "-user", user, "-ca"]);
-    Ok(lab::run(command.arg(vcenter.authority()).args(arguments))?.trim().to_owned())
-}
-
 /// Attaches the volume and returns the link by which the node sees it.
 fn attach(vcenter: &VCenter, volume: &str, node: &lab::Node) -> Result<String> {
-    let uuid = cns(vcenter, &["attach", volume, node.uuid()])?;
+    let uuid = vcenter.cnsctl(&["attach", volume, node.uuid()])?;
     Ok(format!("/dev/disk/by-id/wwn-0x{}", uuid.replace('-', "").to_lowercase()))
 }
 

@@ -150,24 +150,16 @@ fn build_into(cache: &Path, environment: &[(&str, PathBuf)], progress: &Progress
     fs::create_dir_all(cache).with_context(|| format!("cannot create {}", cache.display()))?;
     let lock = File::create(cache.join("build.lock"))?;
     flock(&lock, FlockOperation::LockExclusive)?;
-    for module in MODULES {
-        let step = progress.step(format!("components: {}", module.name));
-        let names: Vec<&str> = module.programs.iter().map(|program| program.name).collect();
-        let directory = module.directory(cache)?;
-        if names.iter().all(|name| directory.join(name).exists()) {
-            step.done(&format!("{} (built before)", names.join(", ")));
-            continue;
-        }
-        // Only a complete build gets the final name.
-        let scratch = directory.with_extension("building");
-        fs::remove_dir_all(&scratch).ok();
-        fs::create_dir_all(&scratch)?;
-        module.compile(&scratch, environment, &|note| step.note(note))?;
-        fs::remove_dir_all(&directory).ok();
-        fs::rename(&scratch, &directory)?;
-        step.done(&names.join(", "));
-    }
-    Ok(())
+    std::thread::scope(|scope| {
+        // Fetching waits for the network, compiling for the processor: the later modules' sources
+        // come while the first is compiled. What goes wrong here goes wrong again, and is told, below.
+        scope.spawn(|| {
+            for module in MODULES.iter().skip(1).filter(|module| !module.is_built(cache)) {
+                module.packages(environment).ok();
+            }
+        });
+        MODULES.iter().try_for_each(|module| module.build(cache, environment, progress))
+    })
 }
 
 impl Module {
@@ -177,6 +169,45 @@ impl Module {
 
     fn directory(&self, cache: &Path) -> Result<PathBuf> {
         Ok(cache.join(format!("{}-{}", self.name, self.key()?)))
+    }
+
+    fn is_built(&self, cache: &Path) -> bool {
+        let built = |directory: PathBuf| {
+            self.programs.iter().all(|program| directory.join(program.name).exists())
+        };
+        self.directory(cache).is_ok_and(built)
+    }
+
+    fn build(
+        &self,
+        cache: &Path,
+        environment: &[(&str, PathBuf)],
+        progress: &Progress,
+    ) -> Result<()> {
+        let step = progress.step(format!("components: {}", self.name));
+        let names: Vec<&str> = self.programs.iter().map(|program| program.name).collect();
+        if self.is_built(cache) {
+            step.done(&format!("{} (built before)", names.join(", ")));
+            return Ok(());
+        }
+        // Only a complete build gets the final name.
+        let directory = self.directory(cache)?;
+        let scratch = directory.with_extension("building");
+        fs::remove_dir_all(&scratch).ok();
+        fs::create_dir_all(&scratch)?;
+        self.compile(&scratch, environment, &|note| step.note(note))?;
+        fs::remove_dir_all(&directory).ok();
+        fs::rename(&scratch, &directory)?;
+        step.done(&names.join(", "));
+        Ok(())
+    }
+
+    /// How many packages its programs consist of; their sources are there afterwards.
+    fn packages(&self, environment: &[(&str, PathBuf)]) -> Result<usize> {
+        let packages =
+            self.programs.iter().map(|program| program.package).filter(|package| *package != ".");
+        let mut list = self.go("list", environment)?;
+        Ok(run(list.arg("-deps").args(packages))?.lines().count())
     }
 
     fn key(&self) -> Result<String> {
@@ -201,19 +232,12 @@ impl Module {
         environment: &[(&str, PathBuf)],
         note: &dyn Fn(&str),
     ) -> Result<()> {
-        let go = |verb: &str| {
-            let mut command = self.go(verb)?;
-            command.envs(environment.iter().map(|(name, value)| (name, value)));
-            anyhow::Ok(command)
-        };
         let (tests, mains): (Vec<_>, Vec<_>) =
             self.programs.iter().partition(|program| program.package == ".");
         let packages: Vec<&str> = mains.iter().map(|program| program.package).collect();
         note("asking Go what there is to do");
-        let mut list = go("list")?;
-        list.arg("-deps").args(&packages);
-        let total = run(&mut list)?.lines().count();
-        let mut build = go("build")?;
+        let total = self.packages(environment)?;
+        let mut build = self.go("build", environment)?;
         build.args(["-v", "-o"]).arg(format!("{}/", out.display())).args(&packages);
         counted(build, |line, seen| {
             note(&format!("{seen} of at most {total} packages, now {line}"));
@@ -222,7 +246,7 @@ impl Module {
             rename_main(out, program)?;
         }
         for program in tests {
-            let mut build = go("test")?;
+            let mut build = self.go("test", environment)?;
             build.args(["-v", "-c", "-o"]).arg(out.join(program.name)).arg(program.package);
             counted(build, |line, seen| {
                 note(&format!("{}: {seen} packages, now {line}", program.name));
@@ -232,7 +256,7 @@ impl Module {
     }
 
     /// A go command in the module, with flags that are equal for all so that packages are shared.
-    fn go(&self, verb: &str) -> Result<Command> {
+    fn go(&self, verb: &str, environment: &[(&str, PathBuf)]) -> Result<Command> {
         let version = kubernetes_version()?;
         let mut numbers = version.trim_start_matches('v').split('.');
         let (major, minor) =
@@ -240,6 +264,7 @@ impl Module {
         let variable = "k8s.io/component-base/version";
         let mut command = Command::new("go");
         command.current_dir(self.source()).env("CGO_ENABLED", "0").arg(verb);
+        command.envs(environment.iter().map(|(name, value)| (name, value)));
         if verb != "list" {
             command.arg("-trimpath").arg("-ldflags").arg(format!(
                 "-s -w -X {variable}.gitVersion={version} -X {variable}.gitMajor={major} -X {variable}.gitMinor={minor}"

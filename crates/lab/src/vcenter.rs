@@ -9,6 +9,7 @@ use std::{
     fs,
     net::SocketAddr,
     path::{Path, PathBuf},
+    process::Command,
     sync::Arc,
     time::Duration,
 };
@@ -21,7 +22,7 @@ use serde::Deserialize;
 use crate::{
     components,
     pki::Authority,
-    process::{Daemon, Place},
+    process::{Daemon, Place, run},
     wait::{Wait, until},
     world::World,
 };
@@ -210,6 +211,18 @@ impl VCenter {
     #[must_use]
     pub fn thumbprint_sha256(&self) -> &str {
         &self.served.thumbprint_sha256
+    }
+
+    /// Runs govmomi's client for volumes (`cnsctl`) as the administrator, trusting the authority only,
+    /// and returns what it printed.
+    ///
+    /// # Errors
+    /// When the client fails; the message has what it said.
+    pub fn cnsctl(&self, arguments: &[&str]) -> Result<String> {
+        let (user, password) = ADMINISTRATOR;
+        let mut command = Command::new(components::binary("cnsctl")?);
+        command.env("CNSCTL_PASSWORD", password).args(["-url", &self.url, "-user", user, "-ca"]);
+        Ok(run(command.arg(&self.authority).args(arguments))?.trim().to_owned())
     }
 
     /// Faults and changes on request, counters and state.

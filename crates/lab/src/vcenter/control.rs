@@ -35,6 +35,9 @@ pub struct Fault {
     /// Only calls on this object, by name, path or reference.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub object: Option<String>,
+    /// Only calls of this user.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
     /// When it strikes.
     pub at: Moment,
     /// How many calls it strikes.
@@ -56,6 +59,7 @@ impl Fault {
             fault: Some(fault.to_owned()),
             fields: Value::Null,
             object: None,
+            user: None,
             at: Moment::Call,
             count: 1,
             skip: 0,
@@ -90,6 +94,9 @@ pub enum Moment {
 pub struct HttpFault {
     /// Requests whose path begins so.
     pub path: String,
+    /// Only requests that call this SOAP method.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub method: Option<String>,
     /// What happens to them.
     #[serde(flatten)]
     pub kind: HttpFaultKind,
@@ -189,12 +196,21 @@ impl Control {
         .map(drop)
     }
 
-    /// Arms a fault of the wire.
+    /// Arms a fault of the wire and returns its number.
     ///
     /// # Errors
     /// As [`Control::state`].
-    pub async fn break_http(&self, fault: &HttpFault) -> Result<()> {
-        self.post("/http", serde_json::to_value(fault)?).await.map(drop)
+    pub async fn break_http(&self, fault: &HttpFault) -> Result<u64> {
+        let answer = self.post("/http", serde_json::to_value(fault)?).await?;
+        answer["id"].as_u64().context("the armed fault has no number")
+    }
+
+    /// Disarms one fault or delay by its number.
+    ///
+    /// # Errors
+    /// As [`Control::state`].
+    pub async fn disarm_one(&self, number: u64) -> Result<()> {
+        self.call("DELETE", &format!("/rules/{number}"), Value::Null).await.map(drop)
     }
 
     /// Disarms all faults and delays.
@@ -211,6 +227,14 @@ impl Control {
     /// As [`Control::state`].
     pub async fn expire_sessions(&self) -> Result<()> {
         self.call("DELETE", "/sessions", Value::Null).await.map(drop)
+    }
+
+    /// Ends one session by its key.
+    ///
+    /// # Errors
+    /// As [`Control::state`].
+    pub async fn expire_session(&self, key: &str) -> Result<()> {
+        self.call("DELETE", &format!("/sessions/{key}"), Value::Null).await.map(drop)
     }
 
     /// Restarts it: down for a while, then without sessions, views, filters and running tasks.
@@ -321,6 +345,22 @@ impl Control {
     pub async fn connect_host(&self, host: &str, connected: bool) -> Result<()> {
         let state = if connected { "connected" } else { "disconnected" };
         self.post("/host/state", json!({"host": host, "state": state})).await.map(drop)
+    }
+
+    /// Puts a host into maintenance, or takes it out.
+    ///
+    /// # Errors
+    /// As [`Control::state`].
+    pub async fn maintain_host(&self, host: &str, maintenance: bool) -> Result<()> {
+        self.post("/host/state", json!({"host": host, "maintenance": maintenance})).await.map(drop)
+    }
+
+    /// Says how many bytes a datastore has free.
+    ///
+    /// # Errors
+    /// As [`Control::state`].
+    pub async fn free_space(&self, datastore: &str, bytes: u64) -> Result<()> {
+        self.post("/datastore/free", json!({"datastore": datastore, "free": bytes})).await.map(drop)
     }
 
     /// Makes a datastore inaccessible, or accessible again.

@@ -8,7 +8,7 @@ use kube::{Api, api::PostParams};
 use lab::{CloudController, Image, Lab, Spec, Wait, image, until};
 use serde_json::{Value, json};
 
-use crate::{BOUND, kubectl, pod, run_pod, vcenter::cnsctl};
+use crate::{BOUND, kubectl, pod, run_pod};
 
 const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 
@@ -159,9 +159,9 @@ async fn a_volume_of_cns_appears_on_its_node_and_moves_with_its_data() {
     let lab = Lab::start(&Spec::with_vcenter()).await.unwrap();
     let vcenter = lab.vcenter().unwrap();
     let [first, second] = lab.nodes() else { panic!("a default lab has two nodes") };
-    let volume = cnsctl(vcenter, &["create", "pvc-1", "320", "/dc-1/datastore/shared-1"]).unwrap();
+    let volume = vcenter.cnsctl(&["create", "pvc-1", "320", "/dc-1/datastore/shared-1"]).unwrap();
 
-    let disk = cnsctl(vcenter, &["attach", &volume, first.uuid()]).unwrap();
+    let disk = vcenter.cnsctl(&["attach", &volume, first.uuid()]).unwrap();
     let link = format!("/dev/disk/by-id/wwn-0x{}", disk.replace('-', "").to_lowercase());
     first.run("test", &["-b", &link]).unwrap();
     second.run("test", &["-e", &link]).unwrap_err();
@@ -169,16 +169,16 @@ async fn a_volume_of_cns_appears_on_its_node_and_moves_with_its_data() {
     first.run("mount", &[&link, "/mnt"]).unwrap();
     first.run("sh", &["-c", "echo precious > /mnt/data"]).unwrap();
 
-    cnsctl(vcenter, &["extend", &volume, "640"]).unwrap();
+    vcenter.cnsctl(&["extend", &volume, "640"]).unwrap();
     let size = first.run("blockdev", &["--getsize64", &link]).unwrap();
     assert_eq!(size.trim(), (640 << 20).to_string());
     // Growing ext4 while it is mounted needs CAP_SYS_RESOURCE, which a sandbox may lack; XFS does not.
     first.run("xfs_growfs", &["/mnt"]).unwrap();
     first.run("umount", &["/mnt"]).unwrap();
 
-    cnsctl(vcenter, &["detach", &volume, first.uuid()]).unwrap();
+    vcenter.cnsctl(&["detach", &volume, first.uuid()]).unwrap();
     first.run("test", &["-e", &link]).unwrap_err();
-    let disk = cnsctl(vcenter, &["attach", &volume, second.uuid()]).unwrap();
+    let disk = vcenter.cnsctl(&["attach", &volume, second.uuid()]).unwrap();
     let link = format!("/dev/disk/by-id/wwn-0x{}", disk.replace('-', "").to_lowercase());
     second.run("mount", &[&link, "/mnt"]).unwrap();
     assert_eq!(second.run("cat", &["/mnt/data"]).unwrap(), "precious\n");
@@ -186,6 +186,6 @@ async fn a_volume_of_cns_appears_on_its_node_and_moves_with_its_data() {
     let megabytes: u32 = blocks.lines().last().unwrap().trim().parse().unwrap();
     assert!(megabytes > 500, "the file system has {megabytes} MB after it was grown to 640");
     second.run("umount", &["/mnt"]).unwrap();
-    cnsctl(vcenter, &["detach", &volume, second.uuid()]).unwrap();
-    cnsctl(vcenter, &["delete", &volume]).unwrap();
+    vcenter.cnsctl(&["detach", &volume, second.uuid()]).unwrap();
+    vcenter.cnsctl(&["delete", &volume]).unwrap();
 }
