@@ -33,6 +33,7 @@ const usage = `cnsctl -url URL [-user NAME] [-ca FILE] COMMAND
   delete ID                  deletes it with its disk
   list                       prints id, name, size and datastore of every volume
   measure COUNT DATASTORE    makes volumes and prints how long one takes, as JSON
+  swing COUNT ID VM-UUID     attaches and detaches a volume and prints how long an attach takes, as JSON
   rush COUNT VMS DATASTORE   attaches many volumes to a few VMs at once and prints what came of it, as JSON
 
 The password is taken from CNSCTL_PASSWORD. Without -ca any certificate is accepted.
@@ -90,7 +91,7 @@ type session struct {
 }
 
 func (s *session) run(ctx context.Context, command string, arguments []string) error {
-	wanted := map[string]int{"create": 3, "attach": 2, "detach": 2, "extend": 2, "delete": 1, "list": 0, "measure": 2, "rush": 3}
+	wanted := map[string]int{"create": 3, "attach": 2, "detach": 2, "extend": 2, "delete": 1, "list": 0, "measure": 2, "swing": 3, "rush": 3}
 	count, known := wanted[command]
 	if !known || len(arguments) != count {
 		flag.Usage()
@@ -111,6 +112,8 @@ func (s *session) run(ctx context.Context, command string, arguments []string) e
 		return err
 	case "measure":
 		return s.measure(ctx, arguments[0], arguments[1])
+	case "swing":
+		return s.swing(ctx, arguments[0], arguments[1], arguments[2])
 	case "rush":
 		return s.rush(ctx, arguments[0], arguments[1], arguments[2])
 	}

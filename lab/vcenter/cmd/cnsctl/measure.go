@@ -48,6 +48,36 @@ func median(values []float64) float64 {
 	return values[len(values)/2]
 }
 
+// swing attaches and detaches a volume again and again and prints how long an attach task takes by its own clock. In a
+// lab the disk is on its node when the task has ended.
+func (s *session) swing(ctx context.Context, count, id, uuid string) error {
+	rounds, err := strconv.Atoi(count)
+	if err != nil || rounds < 1 {
+		return fmt.Errorf("%q is no number of rounds", count)
+	}
+	spec, err := s.pair(ctx, id, uuid)
+	if err != nil {
+		return err
+	}
+	var times []float64
+	for range rounds {
+		task, err := s.volumes.AttachVolume(ctx, spec)
+		if err != nil {
+			return err
+		}
+		done, _, err := s.wait(ctx, task)
+		if err != nil {
+			return err
+		}
+		times = append(times, done.CompleteTime.Sub(done.QueueTime).Seconds()*1000)
+		task, err = s.volumes.DetachVolume(ctx, spec)
+		if _, err = s.result(ctx, task, err); err != nil {
+			return err
+		}
+	}
+	return json.NewEncoder(os.Stdout).Encode(map[string]float64{"task_ms": median(times)})
+}
+
 // rush is what came of many attach calls at once.
 type rush struct {
 	Volumes int     `json:"volumes"`
