@@ -11,6 +11,7 @@ import (
 	"github.com/vmware/govmomi/object"
 	"github.com/vmware/govmomi/simulator"
 	vim "github.com/vmware/govmomi/vim25/types"
+	vslm "github.com/vmware/govmomi/vslm/types"
 
 	"vsphere-drivers.example/lab/vcenter/internal/profile"
 )
@@ -109,6 +110,9 @@ func TestVolumesNeedTheDocumentedPrivileges(t *testing.T) {
 		{"CnsDeleteVolume", &types.CnsDeleteVolume{This: this, VolumeIds: []types.CnsVolumeId{id}}, ds, "Datastore.FileManagement"},
 		{"CnsExtendVolume", &types.CnsExtendVolume{This: this, ExtendSpecs: []types.CnsVolumeExtendSpec{{VolumeId: id}}}, ds, "Datastore.FileManagement"},
 		{"CnsCreateSnapshots", &types.CnsCreateSnapshots{This: this, SnapshotSpecs: []types.CnsSnapshotCreateSpec{{VolumeId: id}}}, ds, "Datastore.FileManagement"},
+		{"CnsUpdateVolumeCrypto", &types.CnsUpdateVolumeCrypto{This: this, UpdateSpecs: []types.CnsVolumeCryptoUpdateSpec{{VolumeId: id}}}, ds, "Datastore.FileManagement"},
+		{"VslmCloneVStorageObject_Task", &vslm.VslmCloneVStorageObject_Task{Id: vim.ID{Id: "vol"}}, ds, "Datastore.FileManagement"},
+		{"VslmRelocateVStorageObject_Task", &vslm.VslmRelocateVStorageObject_Task{Id: vim.ID{Id: "vol"}}, ds, "Datastore.FileManagement"},
 		{"CnsAttachVolume", &types.CnsAttachVolume{This: this, AttachSpecs: []types.CnsVolumeAttachDetachSpec{{VolumeId: id, Vm: vm}}}, vm, "VirtualMachine.Config.AddExistingDisk"},
 		{"CnsDetachVolume", &types.CnsDetachVolume{This: this, DetachSpecs: []types.CnsVolumeAttachDetachSpec{{VolumeId: id, Vm: vm}}}, vm, "VirtualMachine.Config.AddRemoveDevice"},
 	}

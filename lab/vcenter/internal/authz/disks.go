@@ -23,6 +23,12 @@ func (a *Authz) diskNeeds(m *simulator.Method) []requirement {
 		return a.byURL(req.Path)
 	case *vslm.VslmRegisterDisk:
 		return a.byURL(req.Path)
+	case *vslm.VslmCloneVStorageObject_Task:
+		return append(a.onVolume(req.Id.Id, privFiles), backingNeeds(req.Spec.BackingSpec)...)
+	case *vslm.VslmRelocateVStorageObject_Task:
+		return append(a.onVolume(req.Id.Id, privFiles), backingNeeds(req.Spec.BackingSpec)...)
+	case *vslm.VslmAttachTagToVStorageObject, *vslm.VslmDetachTagFromVStorageObject: // as in vim25
+		return a.onVolume(diskID(m.Body), privRead)
 	case *vslm.VslmAttachDisk_Task:
 		return []requirement{{req.Vm, privAddExisting}}
 	}
@@ -125,6 +131,10 @@ func (a *Authz) cnsNeeds(s *scope, m *simulator.Method) []requirement {
 		}
 	case *types.CnsReconfigVolumePolicy:
 		for _, spec := range req.VolumePolicyReconfigSpecs {
+			volume(spec.VolumeId)
+		}
+	case *types.CnsUpdateVolumeCrypto:
+		for _, spec := range req.UpdateSpecs {
 			volume(spec.VolumeId)
 		}
 	case *types.CnsConfigureVolumeACLs:

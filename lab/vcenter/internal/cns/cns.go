@@ -64,6 +64,7 @@ type Config struct {
 	Assumptions assume.Assumptions // the zero value means assume.Default()
 	Policies    Policies           // nil: every datastore satisfies every policy
 	Disks       Disks              // nil: volumes have a size but no content
+	Tags        Tags               // nil: disks cannot be tagged
 	Clock       func() time.Time   // nil: the system's clock
 	// Fate is asked once for every task, with the request's context and the SOAP method's name; nil: all tasks take their
 	// normal course.
@@ -83,6 +84,7 @@ type Manager struct {
 	assumptions atomic.Pointer[assume.Assumptions]
 	policies    Policies
 	content     Disks
+	tags        Tags
 	now         func() time.Time
 	fate        func(*simulator.Context, string) Fate
 	fileService func(types.ManagedObjectReference) bool
@@ -110,6 +112,7 @@ func Install(service *simulator.Service, vim *simulator.Registry, cfg Config) (*
 		release:     cfg.Profile,
 		policies:    cfg.Policies,
 		content:     cfg.Disks,
+		tags:        cfg.Tags,
 		now:         cfg.Clock,
 		fate:        cfg.Fate,
 		fileService: cfg.FileService,

@@ -66,15 +66,25 @@ func (m *Manager) datastores() []types.ManagedObjectReference {
 
 func compareRefs(a, b types.ManagedObjectReference) int { return strings.Compare(a.Value, b.Value) }
 
-// take reserves space. It says how much, for giveBack, and whether there was enough.
+// take reserves space for a thin disk or a share. It says how much, for giveBack, and whether there was enough.
 func (m *Manager) take(ref types.ManagedObjectReference, bytes int64) (taken int64, enough bool) {
+	return m.reserve(ref, bytes, m.Assumptions().ThinTakesFullSize)
+}
+
+// takeFor is take for a disk that may be thick, which always has all of its space.
+func (m *Manager) takeFor(d disk, ref types.ManagedObjectReference, bytes int64) (taken int64, enough bool) {
+	return m.reserve(ref, bytes, d.thick || m.Assumptions().ThinTakesFullSize)
+}
+
+// reserve looks for room, and takes it if it is to be kept.
+func (m *Manager) reserve(ref types.ManagedObjectReference, bytes int64, keep bool) (taken int64, enough bool) {
 	object, ok := m.vim.Get(ref).(*simulator.Datastore)
 	if !ok {
 		return 0, false
 	}
 	m.vim.WithLock(m.inventory(), object, func() {
 		enough = object.Summary.FreeSpace >= bytes
-		if enough && m.Assumptions().ThinTakesFullSize {
+		if enough && keep {
 			taken = bytes
 			m.setFree(object, object.Summary.FreeSpace-bytes)
 		}

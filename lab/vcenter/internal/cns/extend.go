@@ -49,7 +49,7 @@ func (m *Manager) extendDisk(id string, capacityMB int64) types.BaseMethodFault 
 		return cnsFault(&types.InvalidState{}, "CNS: Failed to extend disk.:Fault cause: vim.fault.InvalidState: disk %s is attached", id)
 	}
 	at, _ := m.datastore(d.datastore)
-	taken, enough := m.take(d.datastore, grow*mib)
+	taken, enough := m.takeFor(d, d.datastore, grow*mib)
 	if !enough {
 		return m.outOfSpace("extend", at.name)
 	}

@@ -64,8 +64,9 @@ func (m *Manager) describe(d *disk) types.VStorageObject {
 					BaseConfigInfoBackingInfo: types.BaseConfigInfoBackingInfo{Datastore: d.datastore},
 					FilePath:                  d.path,
 					BackingObjectId:           d.objectID,
+					KeyId:                     d.key,
 				},
-				ProvisioningType: string(types.BaseConfigInfoDiskFileBackingInfoProvisioningTypeThin),
+				ProvisioningType: d.provisioning(),
 			},
 		},
 	}}
@@ -175,7 +176,8 @@ func adopt(object *simulator.VStorageObject) *disk {
 		tracking:   config.ChangedBlockTrackingEnabled != nil && *config.ChangedBlockTrackingEnabled,
 	}
 	if backing, ok := config.Backing.(*types.BaseConfigInfoDiskFileBackingInfo); ok {
-		d.datastore, d.path, d.objectID = backing.Datastore, backing.FilePath, backing.BackingObjectId
+		d.datastore, d.path, d.objectID, d.key = backing.Datastore, backing.FilePath, backing.BackingObjectId, backing.KeyId
+		d.thick = isThick(backing.ProvisioningType)
 	}
 	for _, s := range object.Snapshots {
 		if s.Id != nil {

@@ -56,7 +56,7 @@ func (m *Manager) moved(d *disk, backing *types.VirtualDeviceFileBackingInfo) {
 	}
 	if *backing.Datastore != d.datastore {
 		m.giveBack(d.datastore, d.taken)
-		d.taken, _ = m.take(*backing.Datastore, d.capacityMB*mib)
+		d.taken, _ = m.takeFor(*d, *backing.Datastore, d.capacityMB*mib)
 		d.datastore = *backing.Datastore
 	}
 	d.path = backing.FileName

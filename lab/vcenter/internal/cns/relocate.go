@@ -35,52 +35,70 @@ func (m *Manager) relocateVolume(spec cnstypes.CnsVolumeRelocateSpec) types.Base
 		return fault
 	}
 	policy, fault := policyID(spec.Profile)
-	if fault != nil {
-		return fault
-	}
-	holders := m.holders(v.disk)
-	target, ok := m.datastore(spec.Datastore)
 	switch {
+	case fault != nil:
+		return fault
 	case spec.ServiceLocator != nil:
 		return &types.NotSupported{}
+	}
+	return m.relocateDisk(v.disk, d, spec.Datastore, policy)
+}
+
+// relocateDisk moves a disk with its space to another datastore; an empty policy leaves it the one it has. The caller
+// holds the operation lock of the disk, and gives its state and a copy of that.
+func (m *Manager) relocateDisk(live *disk, d disk, to types.ManagedObjectReference, policy string) types.BaseMethodFault {
+	holders := m.holders(live)
+	target, ok := m.datastore(to)
+	switch {
 	case !ok:
-		return &types.ManagedObjectNotFound{Obj: spec.Datastore}
-	case spec.Datastore == d.datastore:
+		return &types.ManagedObjectNotFound{Obj: to}
+	case to == d.datastore:
 		return &types.AlreadyExists{Name: d.path}
 	case d.pinned:
-		return cnsFault(&types.NotSupported{}, "CNS: Failed to relocate disk.:Fault cause: vmodl.fault.NotSupported: relocation of disk %s is disabled", id)
+		return cnsFault(&types.NotSupported{}, "CNS: Failed to relocate disk.:Fault cause: vmodl.fault.NotSupported: relocation of disk %s is disabled", d.id)
 	case len(d.snapshots) > 0:
-		return cnsFault(&types.InvalidState{}, "CNS: Failed to relocate disk.:Fault cause: vim.fault.InvalidState: disk %s has %d snapshots", id, len(d.snapshots))
+		return cnsFault(&types.InvalidState{}, "CNS: Failed to relocate disk.:Fault cause: vim.fault.InvalidState: disk %s has %d snapshots", d.id, len(d.snapshots))
 	case len(holders) > 0 && !m.Assumptions().RelocateAttached:
-		return &types.ResourceInUse{Type: "VStorageObject", Name: id}
+		return &types.ResourceInUse{Type: "VStorageObject", Name: d.id}
 	case !target.accessible:
 		return cnsFault(&types.InvalidDatastoreState{DatastoreName: target.name}, "CNS: Failed to relocate disk.:Fault cause: vim.fault.InvalidDatastoreState")
 	}
 	if policy == "" {
-		m.mu.Lock()
-		policy = v.policy
-		m.mu.Unlock()
+		policy = m.policyOf(live)
 	}
 	if fault := m.satisfies(policy, target); fault != nil {
 		return fault
 	}
-	taken, enough := m.take(target.ref, d.capacityMB*mib)
+	taken, enough := m.takeFor(d, target.ref, d.capacityMB*mib)
 	if !enough {
 		return m.outOfSpace("relocate", target.name)
 	}
-	if fault := m.move(v, d, target, holders); fault != nil {
+	if fault := m.move(live, d, target, holders); fault != nil {
 		m.giveBack(target.ref, taken)
 		return fault
 	}
 	m.mu.Lock()
-	v.policy, v.disk.taken = policy, taken
+	live.taken, live.policy = taken, policy
+	if v, ok := m.volumes[d.id]; ok {
+		v.policy = policy
+	}
 	m.mu.Unlock()
 	m.giveBack(d.datastore, d.taken)
 	return nil
 }
 
+// policyOf is the storage policy of a disk: that of its volume, if it is one.
+func (m *Manager) policyOf(d *disk) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if v, ok := m.volumes[d.id]; ok {
+		return v.policy
+	}
+	return d.policy
+}
+
 // move changes where a disk lies. Content stays where Disks has it, which knows no datastores.
-func (m *Manager) move(v *volume, old disk, target place, holders []attachment) types.BaseMethodFault {
+func (m *Manager) move(live *disk, old disk, target place, holders []attachment) types.BaseMethodFault {
 	m.mu.Lock()
 	path := m.fcdPath(target, old.id)
 	m.mu.Unlock()
@@ -91,8 +109,8 @@ func (m *Manager) move(v *volume, old disk, target place, holders []attachment) 
 		removeDescriptor(source.dir, old.path)
 	}
 	m.mu.Lock()
-	v.disk.datastore, v.disk.path, v.disk.relocating = target.ref, path, true
-	m.publish(v.disk)
+	live.datastore, live.path, live.relocating = target.ref, path, true
+	m.publish(live)
 	m.mu.Unlock()
 	m.redraw(old.id, holders, func(device *types.VirtualDisk) {
 		if backing, ok := device.Backing.(*types.VirtualDiskFlatVer2BackingInfo); ok {
@@ -103,7 +121,7 @@ func (m *Manager) move(v *volume, old disk, target place, holders []attachment) 
 		}
 	})
 	m.mu.Lock()
-	v.disk.relocating = false
+	live.relocating = false
 	m.mu.Unlock()
 	return nil
 }
@@ -148,14 +166,24 @@ func (m *Manager) reconfigPolicy(spec cnstypes.CnsVolumePolicyReconfigSpec) type
 	if fault != nil {
 		return fault
 	}
-	at, _ := m.datastore(v.datastore())
-	fault = m.satisfies(policy, at)
+	return m.setPolicy(spec.VolumeId.Id, v.datastore(), policy)
+}
+
+// setPolicy changes the storage policy of a volume, of an FCD, or of both when they are one.
+func (m *Manager) setPolicy(id string, datastore types.ManagedObjectReference, policy string) types.BaseMethodFault {
+	at, _ := m.datastore(datastore)
+	fault := m.satisfies(policy, at)
 	_, incompatible := fault.(*cnstypes.CnsFault)
 	if fault != nil && !(incompatible && m.Assumptions().ReconfigIncompatible == "nonCompliant") {
 		return fault
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	v.policy, v.breach = policy, incompatible
+	if v, ok := m.volumes[id]; ok {
+		v.policy, v.breach = policy, incompatible
+	}
+	if d, ok := m.disks[id]; ok {
+		d.policy = policy
+	}
 	return nil
 }

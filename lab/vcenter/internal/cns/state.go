@@ -44,12 +44,15 @@ type disk struct {
 	uuid        string // what the guest sees
 	objectID    string
 	created     time.Time
-	keep        bool  // survives the VM it is attached to
-	pinned      bool  // may not be relocated
-	tracking    bool  // changed block tracking
-	filled      bool  // Disks has its content
-	taken       int64 // what it has of its datastore's space
-	relocating  bool  // its path is about to change on its VMs
+	keep        bool   // survives the VM it is attached to
+	pinned      bool   // may not be relocated
+	tracking    bool   // changed block tracking
+	filled      bool   // Disks has its content
+	taken       int64  // what it has of its datastore's space
+	relocating  bool   // its path is about to change on its VMs
+	policy      string // given through VSLM; that of a volume goes before it
+	thick       bool   // its whole size is allocated
+	key         *types.CryptoKeyId
 	snapshots   []snapshot
 	attachments []attachment
 }

@@ -64,12 +64,16 @@ func (m *Manager) syncDatastore(url string) (types.AnyType, types.BaseMethodFaul
 // reconcile compares a volume with its disk: one that was deleted behind CNS's back is forgotten. The caller holds the
 // volume's operation lock.
 func (m *Manager) reconcile(v *volume) {
-	if v.disk == nil {
-		return
+	if v.disk != nil {
+		m.reconcileDisk(v.disk)
 	}
-	m.holders(v.disk)
-	at, _ := m.datastore(v.disk.datastore)
-	live, d := m.fcd(v.id)
+}
+
+// reconcileDisk is reconcile for a disk, whether it is a volume or not.
+func (m *Manager) reconcileDisk(known *disk) {
+	m.holders(known)
+	live, d := m.fcd(known.id)
+	at, _ := m.datastore(d.datastore)
 	if live != nil {
 		file, local := localFile(at.dir, d.path)
 		if _, err := os.Stat(file); !local || !os.IsNotExist(err) {
@@ -77,17 +81,17 @@ func (m *Manager) reconcile(v *volume) {
 		}
 	}
 	m.mu.Lock()
-	taken, filled := v.disk.taken, v.disk.filled
-	m.unpublish(v.disk)
-	delete(m.disks, v.id)
-	delete(m.volumes, v.id)
+	datastore, taken, filled := known.datastore, known.taken, known.filled
+	m.unpublish(known)
+	delete(m.disks, known.id)
+	delete(m.volumes, known.id)
 	m.mu.Unlock()
 	if live == nil {
-		m.giveBack(v.disk.datastore, taken) // a VM that takes its disks along frees their space itself
+		m.giveBack(datastore, taken) // a VM that takes its disks along frees their space itself
 	}
 	if m.content != nil && filled {
-		if err := m.content.Delete(v.id); err != nil {
-			log.Printf("cns: content of volume %s, whose disk is gone: %v", v.id, err)
+		if err := m.content.Delete(known.id); err != nil {
+			log.Printf("cns: content of disk %s, which is gone: %v", known.id, err)
 		}
 	}
 }

@@ -126,6 +126,21 @@ func (s *fcdManager) VslmRetrieveVStorageObjectMetadata(_ *simulator.Context, re
 	return &methods.VslmRetrieveVStorageObjectMetadataBody{Res: response}
 }
 
+// VslmRetrieveVStorageObjectMetadataValue gives the value of one of an FCD's own keys.
+func (s *fcdManager) VslmRetrieveVStorageObjectMetadataValue(_ *simulator.Context, req *vslmtypes.VslmRetrieveVStorageObjectMetadataValue) soap.HasFault {
+	object := s.m.object(req.Id)
+	if object == nil {
+		return refuse(unknownFCD())
+	}
+	i := slices.IndexFunc(object.Metadata, func(pair types.KeyValue) bool { return pair.Key == req.Key })
+	if i < 0 {
+		return refuse(&types.KeyNotFound{Key: req.Key})
+	}
+	return &methods.VslmRetrieveVStorageObjectMetadataValueBody{Res: &vslmtypes.VslmRetrieveVStorageObjectMetadataValueResponse{
+		Returnval: object.Metadata[i].Value,
+	}}
+}
+
 // VslmListVStorageObjectForSpec finds FCDs that satisfy all conditions, up to maxResult.
 func (s *fcdManager) VslmListVStorageObjectForSpec(_ *simulator.Context, req *vslmtypes.VslmListVStorageObjectForSpec) soap.HasFault {
 	if req.MaxResult <= 0 {

@@ -58,7 +58,7 @@ func (m *Manager) createFCD(user string, spec types.VslmCreateSpec) (types.AnyTy
 	}
 	d := &disk{
 		id: uuid.NewString(), name: spec.Name, datastore: at.ref, capacityMB: spec.CapacityInMB, uuid: newDiskUUID(), objectID: uuid.NewString(),
-		created: m.now(), keep: spec.KeepAfterDeleteVm != nil && *spec.KeepAfterDeleteVm, taken: at.taken,
+		created: m.now(), keep: spec.KeepAfterDeleteVm != nil && *spec.KeepAfterDeleteVm, taken: at.taken, policy: policy,
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()

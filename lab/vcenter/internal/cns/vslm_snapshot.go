@@ -72,3 +72,30 @@ func (m *Manager) restoreFCD(user string, source disk, snapshotID, name string) 
 	described := m.describe(d)
 	return &described, nil
 }
+
+// VslmQueryChangedDiskAreas tells what changed up to a snapshot since a change id, or with * what the snapshot has at all.
+// Nothing here tracks blocks, so all of a disk counts as changed unless nothing can be: a backup that relies on it reads too
+// much, never too little.
+func (s *fcdManager) VslmQueryChangedDiskAreas(_ *simulator.Context, req *vslmtypes.VslmQueryChangedDiskAreas) soap.HasFault {
+	live, d := s.m.fcd(req.Id.Id)
+	if live == nil {
+		return refuse(unknownFCD())
+	}
+	i := slices.IndexFunc(d.snapshots, func(made snapshot) bool { return made.id == req.SnapshotId.Id })
+	if i < 0 {
+		return refuse(&types.NotFound{})
+	}
+	size := d.capacityMB * mib
+	since := slices.IndexFunc(d.snapshots, func(made snapshot) bool { return made.changeID != "" && made.changeID == req.ChangeId })
+	switch {
+	case req.StartOffset < 0 || req.StartOffset >= size:
+		return refuse(invalid("startOffset"))
+	case req.ChangeId != "*" && (since < 0 || since > i):
+		return refuse(invalid("changeId"))
+	}
+	changes := types.DiskChangeInfo{StartOffset: req.StartOffset, Length: size - req.StartOffset}
+	if unwritten := s.m.content != nil && !d.filled; !unwritten && since != i {
+		changes.ChangedArea = []types.DiskChangeExtent{{Start: req.StartOffset, Length: size - req.StartOffset}}
+	}
+	return &methods.VslmQueryChangedDiskAreasBody{Res: &vslmtypes.VslmQueryChangedDiskAreasResponse{Returnval: changes}}
+}

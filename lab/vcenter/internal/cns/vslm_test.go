@@ -168,6 +168,11 @@ func TestVSLMChangesDisks(t *testing.T) {
 	if len(pairs) != 1 || pairs[0].Value != "3" {
 		t.Errorf("metadata %v", pairs)
 	}
+	if value, err := disks.RetrieveMetadataValue(l.ctx, id, nil, "a"); err != nil || value != "3" {
+		t.Errorf("the value is %q, %v", value, err)
+	}
+	_, err = disks.RetrieveMetadataValue(l.ctx, id, nil, "b")
+	l.wantCallFault(&types.KeyNotFound{}, nil, err)
 
 	l.finished(disks.AttachDisk(l.ctx, id, l.vms[0], 0, nil))
 	if d := l.diskOf(l.vms[0], id.Id); d == nil || d.CapacityInBytes != 2*gib {

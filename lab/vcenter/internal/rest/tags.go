@@ -259,5 +259,5 @@ func (t *Tags) GetTagCategoryAndName(tagID string) (string, string, types.BaseMe
 	if tag == nil {
 		return "", "", new(types.NotFound)
 	}
-	return tag.CategoryID, tag.Name, nil
+	return t.categories[tag.CategoryID].Name, tag.Name, nil
 }

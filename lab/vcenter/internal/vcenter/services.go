@@ -133,6 +133,7 @@ func (v *VCenter) installVolumes(home string) error {
 	}
 	cfg := cns.Config{
 		Profile: v.Profile, Assumptions: assumptions, Policies: v.services.policies, Clock: v.Clock.Now, Fate: v.fate,
+		Tags: v.services.rest,
 		MayPlace: func(user string, datastore types.ManagedObjectReference) bool {
 			return v.services.access.Allowed(user, datastore, "Datastore.FileManagement")
 		},
@@ -157,18 +158,8 @@ func (v *VCenter) installVolumes(home string) error {
 	if v.services.cns, err = cns.Install(v.Service, v.Vim, cfg); err != nil {
 		return err
 	}
-	v.services.access.SetVolumeDatastore(v.volumeDatastore)
+	v.services.access.SetVolumeDatastore(v.services.cns.VolumeDatastore)
 	return nil
-}
-
-// volumeDatastore finds where a volume is: privileges on a volume are those on its datastore.
-func (v *VCenter) volumeDatastore(id string) (types.ManagedObjectReference, bool) {
-	for _, volume := range v.services.cns.Volumes() {
-		if volume.ID == id {
-			return types.ManagedObjectReference{Type: "Datastore", Value: volume.Datastore}, true
-		}
-	}
-	return types.ManagedObjectReference{}, false
 }
 
 // fate lets the rules decide about the tasks of CNS, which are not the simulator's.

@@ -199,6 +199,10 @@ func (d *driver) newer(id cnstypes.CnsVolumeId) {
 	if err := d.cns.SetVolumeControlFlags(d.ctx, flags); err != nil {
 		d.Errorf("set a flag: %s", err)
 	}
+	task, err = d.cns.UpdateVolumeCrypto(d.ctx, []cnstypes.CnsVolumeCryptoUpdateSpec{{
+		VolumeId: id, DisksCrypto: &types.DiskCryptoSpec{Crypto: &types.CryptoSpecEncrypt{CryptoKeyId: types.CryptoKeyId{KeyId: "k1"}}},
+	}})
+	d.done("encrypt", task, err)
 	chosen := d.spec("chosen", gold)
 	chosen[0].ActiveClusters = []types.ManagedObjectReference{d.at("/dc-1/host/cluster-1")}
 	chosen[0].VolumeId = &cnstypes.CnsVolumeId{Id: "c0ffee00-5eed-4000-8000-000000000001"}
