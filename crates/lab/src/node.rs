@@ -136,12 +136,6 @@ impl Node {
         self.network.address()
     }
 
-    /// Its root file system, seen from the machine; mounts inside the node are not visible there.
-    #[must_use]
-    pub fn root(&self) -> PathBuf {
-        self.dir.join("root")
-    }
-
     /// The directory that is its `/dev/disk/by-id`.
     #[must_use]
     pub fn disks(&self) -> PathBuf {

@@ -19,7 +19,6 @@ pub struct Progress {
 struct Shown {
     steps: usize,
     terminal: bool,
-    started: Instant,
     state: Mutex<State>,
 }
 
@@ -49,7 +48,7 @@ impl Progress {
     #[must_use]
     pub fn shown(steps: usize) -> Self {
         let terminal = io::stderr().is_terminal();
-        let shown = Shown { steps, terminal, started: Instant::now(), state: Mutex::default() };
+        let shown = Shown { steps, terminal, state: Mutex::default() };
         Self { shown: Some(shown) }
     }
 
@@ -58,12 +57,6 @@ impl Progress {
         let step = Step { progress: self, name: name.into(), started: Instant::now() };
         step.note("");
         step
-    }
-
-    /// Seconds since the first step.
-    #[must_use]
-    pub fn elapsed(&self) -> Duration {
-        self.shown.as_ref().map_or(Duration::ZERO, |shown| shown.started.elapsed())
     }
 }
 
