@@ -46,6 +46,8 @@ pub fn abandoned_worlds() -> Result<Vec<String>> {
         }
         fs::remove_file(&lock_file)?;
     }
+    // Only when no world is left.
+    fs::remove_dir(&state).ok();
     Ok(reaped)
 }
 

@@ -70,10 +70,7 @@ impl World {
     fn try_claim(name: &str, index: u16) -> Result<Option<Self>> {
         let first_port = PORTS_FROM + PORTS_EACH * index;
         let state = state_dir();
-        // Unix sockets below it carry no other protection than this mode.
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(&state).with_context(|| {
-            format!("cannot create the lab's state directory {}", state.display())
-        })?;
+        create_state_dir()?;
         let lock_file = state.join(format!("{name}.lock"));
         let Some(mut lock) = lock(&lock_file)? else { return Ok(None) };
         let dir = state.join(name);
@@ -150,6 +147,16 @@ pub fn state_dir() -> PathBuf {
     }
 }
 
+fn create_state_dir() -> Result<()> {
+    let state = state_dir();
+    // Unix sockets below it carry no other protection than this mode.
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(&state)
+        .with_context(|| format!("cannot create the lab's state directory {}", state.display()))
+}
+
 /// Whether a living process owns the world.
 pub(crate) fn is_owned(name: &str) -> Result<bool> {
     let lock_file = state_dir().join(format!("{name}.lock"));
@@ -178,13 +185,16 @@ pub fn owner(name: &str) -> Result<Option<u32>> {
 /// Takes the lock if nobody has it.
 pub(crate) fn lock(lock_file: &Path) -> Result<Option<File>> {
     loop {
-        let file = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .mode(0o600)
-            .open(lock_file)
-            .with_context(|| format!("cannot open {}", lock_file.display()))?;
+        let opened =
+            OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(lock_file);
+        let file = match opened {
+            // The last world of another process took the empty state directory with it just now.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                create_state_dir()?;
+                continue;
+            }
+            opened => opened.with_context(|| format!("cannot open {}", lock_file.display()))?,
+        };
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             // Its last owner may have removed the file between our open and our lock; then our lock
             // is on a file nobody else can see.
