@@ -10,6 +10,7 @@ mod output;
 mod suite;
 #[cfg(test)]
 mod tidy;
+mod vsphere_gen;
 
 use std::process::ExitCode;
 
@@ -42,6 +43,8 @@ enum Command {
     /// Measures, prints a table and writes target/bench/*.json
     #[command(subcommand)]
     Bench(bench::Bench),
+    /// Writes the generated types of crate vsphere from pyVmomi's tables
+    VsphereGen(vsphere_gen::VsphereGen),
 }
 
 fn main() -> ExitCode {
@@ -53,6 +56,7 @@ fn main() -> ExitCode {
         Command::Demo => demo::run(),
         Command::E2e(command) => e2e::run(&command),
         Command::Bench(command) => bench::run(&command),
+        Command::VsphereGen(command) => vsphere_gen::run(&command),
     };
     match answer {
         Ok(()) => ExitCode::SUCCESS,

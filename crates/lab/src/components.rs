@@ -59,6 +59,8 @@ pub const MODULES: &[Module] = &[
         programs: &[
             program("vcenter", "vsphere-drivers.example/lab/vcenter"),
             program("cnsctl", "vsphere-drivers.example/lab/vcenter/cmd/cnsctl"),
+            program("govmomi-requests", "vsphere-drivers.example/lab/vcenter/cmd/requests"),
+            program("govmomi-reader", "vsphere-drivers.example/lab/vcenter/cmd/reader"),
         ],
     },
     Module {

@@ -1,0 +1,351 @@
+//! What went wrong, by what can be done about it.
+//!
+//! A caller matches on the variant: it is the remedy. Text and source chain tell a human the rest: which
+//! vCenter, which call, why, and what to change.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use crate::{
+    fault::Fault,
+    reference::Ref,
+    tls::{InvalidTrust, Untrusted},
+    types::{ManagedObject, Task},
+    version::Since,
+    xml::Malformed,
+};
+
+/// A call that did not succeed, by remedy.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum Error {
+    /// vCenter is in trouble that passes: call again, later.
+    #[error("{0}; try again later")]
+    Retry(#[source] Failure),
+    /// vCenter does not let us in: the credentials must change.
+    #[error("{0}")]
+    Login(#[source] Failure),
+    /// What the call is about does not exist.
+    #[error("{0}")]
+    NotFound(#[source] Failure),
+    /// Somebody else uses what the call is about.
+    #[error("{0}")]
+    InUse(#[source] Failure),
+    /// The user lacks a privilege.
+    #[error("{failure}; {}", advice(.object.as_ref(), .privilege.as_deref()))]
+    NoPermission {
+        /// On which object, if vCenter said.
+        object: Option<Ref<ManagedObject>>,
+        /// Which one, if vCenter said.
+        privilege: Option<String>,
+        /// What was refused.
+        #[source]
+        failure: Failure,
+    },
+    /// There is no room.
+    #[error("{0}")]
+    NoSpace(#[source] Failure),
+    /// An argument is wrong: the same call never succeeds.
+    #[error("{failure}{}", field.as_ref().map(|name| format!(" (argument {name})")).unwrap_or_default())]
+    Invalid {
+        /// Which one, if vCenter said.
+        field: Option<String>,
+        /// What was refused.
+        #[source]
+        failure: Failure,
+    },
+    /// The object is busy with something else: call again when that is done.
+    #[error("{0}; try again when that is done")]
+    Busy(#[source] Failure),
+    /// Nobody answers, or nobody whom we trust. Whether the call was carried out is unknown.
+    #[error("{0}")]
+    Unreachable(#[source] Failure),
+    /// vCenter said no, for a reason that no program can act on.
+    #[error("{0}")]
+    Refused(#[source] Failure),
+    /// A task that was started has not told its outcome: look at the world before trying again.
+    #[error("{failure}; task {task} may still change things")]
+    Unfinished {
+        /// The task, for whoever wants to wait on.
+        task: Ref<Task>,
+        /// Why nobody waits any more.
+        #[source]
+        failure: Failure,
+    },
+}
+
+fn advice(object: Option<&Ref<ManagedObject>>, privilege: Option<&str>) -> String {
+    let privilege = privilege.unwrap_or("that the call needs");
+    match object {
+        Some(object) => format!(
+            "grant the user a role with the privilege {privilege} on {} {object}",
+            object.kind()
+        ),
+        None => format!("grant the user a role with the privilege {privilege}"),
+    }
+}
+
+/// A call that failed: where, what, and the reason.
+#[derive(Debug, Clone)]
+pub struct Failure {
+    /// The vCenter as the settings name it.
+    pub vcenter: Arc<str>,
+    /// The method on the wire.
+    pub method: &'static str,
+    /// The operation id, which is in vCenter's logs too.
+    pub operation: String,
+    /// The reason.
+    pub cause: Cause,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}: {}", self.vcenter, self.method, self.cause)
+    }
+}
+
+/// The sentence of the cause is part of the failure's; the chain goes on below it.
+impl std::error::Error for Failure {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        std::error::Error::source(&self.cause)
+    }
+}
+
+/// Why a call failed.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum Cause {
+    /// The server answered with a fault.
+    #[error("{0}")]
+    Fault(#[source] Box<Fault>),
+    /// The host's name leads nowhere.
+    #[error("the host {host} cannot be found ({problem}); check its spelling and the DNS of this machine")]
+    UnknownHost {
+        /// The name.
+        host: String,
+        /// What the resolver said.
+        problem: String,
+    },
+    /// Nobody listens.
+    #[error("nobody answers at {address} ({problem}); check host and port (vCenter's is 443) and firewalls")]
+    NoConnection {
+        /// Host and port.
+        address: String,
+        /// What the system said.
+        problem: String,
+    },
+    /// Whoever listens does not speak TLS.
+    #[error("{address} does not speak TLS ({problem}); check the port (vCenter's is 443)")]
+    NoTls {
+        /// Host and port.
+        address: String,
+        /// What the library said.
+        problem: String,
+    },
+    /// The certificate was refused.
+    #[error("{address} is not trusted: {reason}; {}", trust_advice(.reason))]
+    Untrusted {
+        /// Host and port.
+        address: String,
+        /// Why.
+        #[source]
+        reason: Untrusted,
+    },
+    /// The settings of TLS became unusable.
+    #[error("{0}")]
+    Trust(#[source] InvalidTrust),
+    /// The connection broke in the middle.
+    #[error("the connection to {address} broke ({problem})")]
+    Broken {
+        /// Host and port.
+        address: String,
+        /// What the library said.
+        problem: String,
+    },
+    /// There was no answer in time.
+    #[error("no answer within {} s", .0.as_secs_f32())]
+    Timeout(Duration),
+    /// An HTTP status that is no answer to a call: a proxy, or a vCenter that starts.
+    #[error("HTTP status {0} instead of an answer: vCenter is starting or overloaded, or a proxy answered")]
+    Status(u16),
+    /// The answer is not what we agreed on.
+    #[error("{0}")]
+    Malformed(#[source] Malformed),
+    /// vCenter refused the credentials.
+    #[error("vCenter refused the login of {user}: the user name or the password is wrong, or the account is locked or expired{}", pause(.held.as_ref()))]
+    Credentials {
+        /// The user.
+        user: String,
+        /// How long no other attempt is made with the same credentials, if this was none.
+        held: Option<Duration>,
+    },
+    /// The server is too old for the call.
+    #[error("this vCenter does not have the call, which came with {0}; upgrade vCenter")]
+    TooOld(Since),
+    /// A task was not done in time.
+    #[error("the task is not done after {} s", .0.as_secs_f32())]
+    StillRunning(Duration),
+    /// vCenter does not know the task any more.
+    #[error("vCenter lost the task, which happens when it restarts")]
+    TaskLost,
+    /// The connection was closed by its owner.
+    #[error("the connection was closed")]
+    Closed,
+}
+
+fn trust_advice(reason: &Untrusted) -> String {
+    match reason {
+        Untrusted::OtherCertificate { actual, .. } => format!(
+            "if vCenter's certificate was renewed, compare with its own pages and set the thumbprint to {actual}"
+        ),
+        Untrusted::Unknown { actual, .. } => format!(
+            "give the CA that signed it, or compare with vCenter's own pages and set the thumbprint to {actual}"
+        ),
+    }
+}
+
+fn pause(held: Option<&Duration>) -> String {
+    held.map(|rest| {
+        format!(
+            "; not tried again for {} s, to keep the account from being locked, unless the credentials change",
+            rest.as_secs()
+        )
+    })
+    .unwrap_or_default()
+}
+
+impl Error {
+    /// The failed call.
+    pub fn failure(&self) -> &Failure {
+        match self {
+            Self::Retry(failure)
+            | Self::Login(failure)
+            | Self::NotFound(failure)
+            | Self::InUse(failure)
+            | Self::NoSpace(failure)
+            | Self::Busy(failure)
+            | Self::Unreachable(failure)
+            | Self::Refused(failure)
+            | Self::NoPermission { failure, .. }
+            | Self::Invalid { failure, .. }
+            | Self::Unfinished { failure, .. } => failure,
+        }
+    }
+
+    /// The server's fault, if it answered with one.
+    pub fn fault(&self) -> Option<&Fault> {
+        match &self.failure().cause {
+            Cause::Fault(fault) => Some(fault),
+            _ => None,
+        }
+    }
+
+    /// The remedy as a word: a label of metrics and a field of logs.
+    pub fn remedy(&self) -> &'static str {
+        match self {
+            Self::Retry(_) => "retry",
+            Self::Login(_) => "login",
+            Self::NotFound(_) => "not-found",
+            Self::InUse(_) => "in-use",
+            Self::NoPermission { .. } => "no-permission",
+            Self::NoSpace(_) => "no-space",
+            Self::Invalid { .. } => "invalid",
+            Self::Busy(_) => "busy",
+            Self::Unreachable(_) => "unreachable",
+            Self::Refused(_) => "refused",
+            Self::Unfinished { .. } => "unfinished",
+        }
+    }
+
+    /// The error of a failed call.
+    pub(crate) fn from(failure: Failure) -> Self {
+        match &failure.cause {
+            Cause::Fault(fault) => Self::by_fault(&fault.clone(), failure),
+            Cause::Credentials { .. } => Self::Login(failure),
+            Cause::Status(_) | Cause::Malformed(_) => Self::Retry(failure),
+            Cause::TooOld(_) | Cause::Closed => Self::Refused(failure),
+            Cause::UnknownHost { .. }
+            | Cause::NoConnection { .. }
+            | Cause::NoTls { .. }
+            | Cause::Untrusted { .. }
+            | Cause::Trust(_)
+            | Cause::Broken { .. }
+            | Cause::Timeout(_)
+            | Cause::StillRunning(_)
+            | Cause::TaskLost => Self::Unreachable(failure),
+        }
+    }
+
+    /// The first family that the fault, or what it wraps, belongs to decides.
+    fn by_fault(fault: &Fault, failure: Failure) -> Self {
+        let has = |names: &[&str]| names.iter().any(|name| fault.find(name).is_some());
+        if let Some(fault) = fault.find("NoPermission") {
+            return Self::NoPermission {
+                object: object_of(fault),
+                privilege: privilege_of(fault),
+                failure,
+            };
+        }
+        if has(&["InvalidLogin", "NotAuthenticated", "InvalidCredential", "FailedAuthentication"]) {
+            return Self::Login(failure);
+        }
+        if has(NOT_FOUND) {
+            return Self::NotFound(failure);
+        }
+        if has(&["TaskInProgress", "ConcurrentAccess", "VimFaultBusy", "CnsVolumeBusyFault"]) {
+            return Self::Busy(failure);
+        }
+        if has(&["ResourceInUse", "FileLocked", "CannotAccessVmDevice"]) {
+            return Self::InUse(failure);
+        }
+        if has(NO_SPACE) {
+            return Self::NoSpace(failure);
+        }
+        if let Some(fault) = INVALID.iter().find_map(|name| fault.find(name)) {
+            let field = fault.field("invalidProperty").or_else(|| fault.field("name"));
+            return Self::Invalid { field: field.map(str::to_owned), failure };
+        }
+        if has(TRANSIENT) { Self::Retry(failure) } else { Self::Refused(failure) }
+    }
+}
+
+const NOT_FOUND: &[&str] =
+    &["ManagedObjectNotFound", "NotFound", "CnsVolumeNotFoundFault", "CnsSnapshotNotFoundFault"];
+const NO_SPACE: &[&str] = &["NoDiskSpace", "InsufficientStorageSpace", "OutOfBounds"];
+const INVALID: &[&str] = &[
+    "InvalidArgument",
+    "InvalidName",
+    "InvalidRequest",
+    "InvalidType",
+    "DuplicateName",
+    "AlreadyExists",
+    "CnsAlreadyRegisteredFault",
+    "InvalidDatastore",
+    "InvalidDeviceSpec",
+];
+const TRANSIENT: &[&str] = &[
+    "HostCommunication",
+    "HostNotConnected",
+    "HostNotReachable",
+    "HostConnectFault",
+    "InvalidHostState",
+    "InvalidHostConnectionState",
+    "InvalidState",
+    "Timedout",
+    "RequestCanceled",
+    "SystemError",
+    "VslmSyncFault",
+    "NotSupportedHost",
+];
+
+fn object_of(fault: &Fault) -> Option<Ref<ManagedObject>> {
+    let read = |value: &str, kind: &str| {
+        Some(Ref::with_kind(fault.field(kind).unwrap_or_default(), fault.field(value)?))
+    };
+    read("object", "object@type")
+        .or_else(|| read("missingPrivileges.entity", "missingPrivileges.entity@type"))
+}
+
+fn privilege_of(fault: &Fault) -> Option<String> {
+    fault
+        .field("privilegeId")
+        .or_else(|| fault.field("missingPrivileges.privilegeIds"))
+        .map(str::to_owned)
+}

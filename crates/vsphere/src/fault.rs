@@ -1,0 +1,169 @@
+//! Faults: what the server says when it refuses, with the few details that somebody acts on.
+//!
+//! vCenter has hundreds of fault types. A type each would be code for nothing: a [`Fault`] keeps its type's
+//! name, its message and its simple fields, and knows the hierarchy, so that `is_a("NotFound")` also holds
+//! for the subtypes of `NotFound`.
+
+use std::fmt;
+
+use crate::{
+    types::faults::PARENTS,
+    xml::{Element, FromXml, Malformed, Reader, ToXml, Writer},
+};
+
+/// No fault has more simple fields that matter; the rest of a strange answer is not kept.
+const MOST_FIELDS: usize = 32;
+
+/// A fault of the server: a refused call, a failed task, a failed volume of a batch.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Fault {
+    type_name: String,
+    message: String,
+    fields: Vec<(String, String)>,
+    cause: Option<Box<Fault>>,
+}
+
+impl Fault {
+    /// The name of its type: `CnsVolumeNotFoundFault`.
+    pub fn type_name(&self) -> &str {
+        &self.type_name
+    }
+
+    /// The server's sentence, in the server's language.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// The text of one of its fields; fields inside fields are joined by a dot: `volumeId.id`.
+    pub fn field(&self, path: &str) -> Option<&str> {
+        self.fields.iter().find(|(name, _)| name == path).map(|(_, text)| text.as_str())
+    }
+
+    /// The fault that led to this one.
+    pub fn cause(&self) -> Option<&Self> {
+        self.cause.as_deref()
+    }
+
+    /// Whether its type is `ancestor` or inherits from it.
+    pub fn is_a(&self, ancestor: &str) -> bool {
+        let mut name = self.type_name.as_str();
+        // The table is generated from a hierarchy, so this ends.
+        loop {
+            if name == ancestor {
+                return true;
+            }
+            match PARENTS.binary_search_by_key(&name, |(child, _)| child) {
+                Ok(at) => name = PARENTS[at].1,
+                Err(_) => return false,
+            }
+        }
+    }
+
+    /// This fault or the first of its causes that is of a type: CNS wraps what vCenter said.
+    pub fn find(&self, ancestor: &str) -> Option<&Self> {
+        std::iter::successors(Some(self), |fault| fault.cause()).find(|fault| fault.is_a(ancestor))
+    }
+
+    /// A fault inside a SOAP answer: the type is in the element, the message beside it.
+    pub(crate) fn detailed(
+        reader: &mut Reader<'_>,
+        detail: &Element<'_>,
+        message: String,
+    ) -> Result<Self, Malformed> {
+        let mut fault = Self { message, ..Self::default() };
+        fault.read_type(reader, detail)?;
+        Ok(fault)
+    }
+
+    /// A fault without details, as the WS-* services answer.
+    pub(crate) fn bare(type_name: &str, message: &str) -> Self {
+        Self { type_name: type_name.to_owned(), message: message.to_owned(), ..Self::default() }
+    }
+
+    fn read_type(
+        &mut self,
+        reader: &mut Reader<'_>,
+        element: &Element<'_>,
+    ) -> Result<(), Malformed> {
+        let declared = element.xsi_type().map(std::borrow::Cow::into_owned);
+        // Without a type the element is named after it: NoPermissionFault.
+        self.type_name = declared.unwrap_or_else(|| {
+            let name = element.name();
+            name.strip_suffix("Fault").unwrap_or(name).to_owned()
+        });
+        while let Some(child) = reader.child(element)? {
+            match child.name() {
+                "faultCause" => self.cause = Some(Box::new(Self::from_xml(reader, &child)?)),
+                "faultMessage" => {}
+                name => {
+                    let name = name.to_owned();
+                    self.read_field(reader, &child, name)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn read_field(
+        &mut self,
+        reader: &mut Reader<'_>,
+        element: &Element<'_>,
+        path: String,
+    ) -> Result<(), Malformed> {
+        if self.fields.len() >= MOST_FIELDS {
+            return Ok(());
+        }
+        if let Some(kind) = element.kind() {
+            self.fields.push((format!("{path}@type"), kind.into_owned()));
+        }
+        let (text, children) = reader.text_or_children(element, |reader, child| {
+            let inner = format!("{path}.{}", child.name());
+            self.read_field(reader, child, inner)
+        })?;
+        if !children {
+            self.fields.push((path, text));
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.type_name)?;
+        let reason = self.field("reason").or_else(|| self.field("errorMessage"));
+        match (self.message.as_str(), reason) {
+            ("", None) => Ok(()),
+            ("", Some(reason)) => write!(f, ": {reason}"),
+            (message, Some(reason)) if !message.contains(reason) => {
+                write!(f, ": {message} ({reason})")
+            }
+            (message, _) => write!(f, ": {message}"),
+        }
+    }
+}
+
+impl std::error::Error for Fault {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.cause.as_deref().map(|cause| cause as &(dyn std::error::Error + 'static))
+    }
+}
+
+/// A `LocalizedMethodFault`: the fault and its message side by side.
+impl FromXml for Fault {
+    fn from_xml(reader: &mut Reader<'_>, element: &Element<'_>) -> Result<Self, Malformed> {
+        let mut fault = Self::default();
+        while let Some(child) = reader.child(element)? {
+            match child.name() {
+                "fault" => fault.read_type(reader, &child)?,
+                "localizedMessage" => fault.message = String::from_xml(reader, &child)?,
+                _ => {}
+            }
+        }
+        Ok(fault)
+    }
+}
+
+/// Faults only come from the server: written, they are nothing.
+impl ToXml for Fault {
+    fn to_xml(&self, _: &mut Writer, _: &str) {}
+}

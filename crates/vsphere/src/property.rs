@@ -1,0 +1,449 @@
+//! Reading properties of many objects with few requests.
+//!
+//! A struct declared with [`object!`](crate::object) names the properties it wants; the same struct is read
+//! once with [`Connection::list`] and [`Connection::read`] and followed with [`Connection::watch`].
+
+use crate::{
+    connection::{Connection, is_logged_out},
+    error::Error,
+    fault::Fault,
+    login::Established,
+    reference::{IsA, Kind, Ref},
+    soap::Service,
+    types::{
+        AnySelectionSpec, ContinueRetrievePropertiesEx, CreateContainerView, DestroyView, ManagedEntity,
+        ManagedObject, ObjectSpec, PropertyFilterSpec, PropertySpec, RetrieveOptions,
+        RetrievePropertiesEx, TraversalSpec, View,
+    },
+    xml::{Element, FromXml, Malformed, Reader},
+};
+
+/// Objects of one page: what is buffered at once is bounded by it.
+const PAGE: i32 = 250;
+/// References of one request.
+const MOST_REFERENCES: usize = 1000;
+
+/// A kind of object and the properties that are wanted of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wanted {
+    /// The kind; objects of its subtypes are wanted too.
+    pub kind: &'static str,
+    /// Property paths such as `runtime.powerState`.
+    pub paths: &'static [&'static str],
+}
+
+/// A property that vCenter did not tell.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Unreadable {
+    /// Its path.
+    pub path: String,
+    /// Why: usually `NoPermission`.
+    pub fault: Fault,
+}
+
+/// A selection of properties of one or several kinds of objects. Declare it with [`object!`](crate::object)
+/// or [`objects!`](crate::objects).
+pub trait Object: Sized + Send + 'static {
+    /// What is wanted.
+    fn wanted() -> Vec<Wanted>;
+    /// The object before any property was read; nothing if it is of a kind that nobody asked for.
+    fn begin(reference: &Ref<ManagedObject>) -> Option<Self>;
+    /// Which object it is.
+    fn reference(&self) -> Ref<ManagedObject>;
+    /// Reads the value of a property.
+    fn assign(
+        &mut self,
+        path: &str,
+        reader: &mut Reader<'_>,
+        value: &Element<'_>,
+    ) -> Result<(), Malformed>;
+    /// Moves a property here from another state of the same object.
+    fn take(&mut self, path: &str, from: &mut Self);
+    /// What vCenter did not tell.
+    fn unreadable(&mut self) -> &mut Vec<Unreadable>;
+}
+
+/// Declares a struct with properties of one kind of managed object.
+///
+/// ```
+/// use vsphere::{object, types::VirtualMachine};
+///
+/// object! {
+///     /// The name of a VM.
+///     pub struct Named: VirtualMachine {
+///         /// What the user sees.
+///         pub name: String = "name",
+///         /// As the guest reports it, when it does.
+///         pub host_name: Option<String> = "guest.hostName",
+///     }
+/// }
+/// ```
+#[macro_export]
+macro_rules! object {
+    ($(#[$meta:meta])* $vis:vis struct $name:ident : $kind:ident {
+        $($(#[$field_meta:meta])* $field_vis:vis $field:ident : $type:ty = $path:literal),* $(,)?
+    }) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, Default, PartialEq)]
+        $vis struct $name {
+            /// The object itself.
+            $vis reference: $crate::reference::Ref<$kind>,
+            $($(#[$field_meta])* $field_vis $field: $type,)*
+            /// Properties that vCenter did not tell, with the reason.
+            $vis unreadable: Vec<$crate::property::Unreadable>,
+        }
+
+        impl $crate::property::Object for $name {
+            fn wanted() -> Vec<$crate::property::Wanted> {
+                let kind = <$kind as $crate::reference::Kind>::NAME;
+                vec![$crate::property::Wanted { kind, paths: &[$($path),*] }]
+            }
+
+            fn begin(
+                reference: &$crate::reference::Ref<$crate::types::ManagedObject>,
+            ) -> Option<Self> {
+                let reference = $crate::reference::Ref::with_kind(reference.kind(), reference.value());
+                Some(Self { reference, ..Self::default() })
+            }
+
+            fn reference(&self) -> $crate::reference::Ref<$crate::types::ManagedObject> {
+                $crate::reference::Ref::with_kind(self.reference.kind(), self.reference.value())
+            }
+
+            fn assign(
+                &mut self,
+                path: &str,
+                reader: &mut $crate::xml::Reader<'_>,
+                value: &$crate::xml::Element<'_>,
+            ) -> Result<(), $crate::xml::Malformed> {
+                match path {
+                    $($path => self.$field = $crate::xml::Property::read(reader, value)?,)*
+                    _ => {}
+                }
+                Ok(())
+            }
+
+            fn take(&mut self, path: &str, from: &mut Self) {
+                match path {
+                    $($path => self.$field = std::mem::take(&mut from.$field),)*
+                    _ => {}
+                }
+            }
+
+            fn unreadable(&mut self) -> &mut Vec<$crate::property::Unreadable> {
+                &mut self.unreadable
+            }
+        }
+    };
+}
+
+/// Declares an enum over structs of [`object!`], to read or watch several kinds of objects at once. Each
+/// variant names the kinds on the wire that it takes.
+#[macro_export]
+macro_rules! objects {
+    ($(#[$meta:meta])* $vis:vis enum $name:ident {
+        $($(#[$variant_meta:meta])* $variant:ident($type:ty) = $($kind:literal)|+),* $(,)?
+    }) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, PartialEq)]
+        $vis enum $name {
+            $($(#[$variant_meta])* $variant($type),)*
+        }
+
+        impl $crate::property::Object for $name {
+            fn wanted() -> Vec<$crate::property::Wanted> {
+                [$(<$type as $crate::property::Object>::wanted()),*].concat()
+            }
+
+            fn begin(
+                reference: &$crate::reference::Ref<$crate::types::ManagedObject>,
+            ) -> Option<Self> {
+                match reference.kind() {
+                    $($($kind)|+ => <$type as $crate::property::Object>::begin(reference).map(Self::$variant),)*
+                    _ => None,
+                }
+            }
+
+            fn reference(&self) -> $crate::reference::Ref<$crate::types::ManagedObject> {
+                match self {
+                    $(Self::$variant(object) => $crate::property::Object::reference(object),)*
+                }
+            }
+
+            fn assign(
+                &mut self,
+                path: &str,
+                reader: &mut $crate::xml::Reader<'_>,
+                value: &$crate::xml::Element<'_>,
+            ) -> Result<(), $crate::xml::Malformed> {
+                match self {
+                    $(Self::$variant(object) => object.assign(path, reader, value),)*
+                }
+            }
+
+            fn take(&mut self, path: &str, from: &mut Self) {
+                match (self, from) {
+                    $((Self::$variant(object), Self::$variant(from)) => object.take(path, from),)*
+                    // A reference never changes its kind.
+                    _ => {}
+                }
+            }
+
+            fn unreadable(&mut self) -> &mut Vec<$crate::property::Unreadable> {
+                match self {
+                    $(Self::$variant(object) => $crate::property::Object::unreadable(object),)*
+                }
+            }
+        }
+    };
+}
+
+impl Connection {
+    /// Every object of these kinds in the whole inventory, page by page. Objects that the user may not see
+    /// are not there.
+    pub async fn list<T: Object>(&self) -> Result<Vec<T>, Error> {
+        let root = self.content().await?.root_folder;
+        self.list_in(&root).await
+    }
+
+    /// Every object of these kinds below an entity: a folder, a datacenter, a cluster.
+    pub async fn list_in<T: Object, K: IsA<ManagedEntity>>(
+        &self,
+        root: &Ref<K>,
+    ) -> Result<Vec<T>, Error> {
+        let mut session = self.established().await?;
+        let mut first = true;
+        loop {
+            match self.list_within(&session, &root.upcast()).await {
+                // Views and pages are the session's: start again in the next one.
+                Err(error) if first && is_logged_out(&error) => {
+                    first = false;
+                    self.forget(&session).await;
+                    session = self.established().await?;
+                }
+                result => return result,
+            }
+        }
+    }
+
+    async fn list_within<T: Object>(
+        &self,
+        session: &Established,
+        root: &Ref<ManagedEntity>,
+    ) -> Result<Vec<T>, Error> {
+        let view = container_view::<T>(self, session, root).await?;
+        let listed = self.pages(session, Service::Vim, through_view::<T>(&view)).await;
+        // The view lives as long as the session; a failure to end it earlier is no failure to read.
+        let ended = self
+            .wire()
+            .call(session.as_in(), Service::Vim, &view, &DestroyView {}, |_, _| Ok(()))
+            .await;
+        if let Err(error) = ended {
+            tracing::debug!(%error, "view not destroyed");
+        }
+        listed
+    }
+
+    /// The properties of these objects. Objects that do not exist, or that the user may not see, are left
+    /// out; the order is the server's.
+    pub async fn read<T: Object, K: Kind>(&self, objects: &[Ref<K>]) -> Result<Vec<T>, Error> {
+        self.read_as(Service::Vim, objects).await
+    }
+
+    /// The properties of one object, if it exists and may be seen.
+    pub async fn read_one<T: Object, K: Kind>(&self, object: &Ref<K>) -> Result<Option<T>, Error> {
+        Ok(self.read(std::slice::from_ref(object)).await?.pop())
+    }
+
+    pub(crate) async fn read_as<T: Object, K: Kind>(
+        &self,
+        service: Service,
+        objects: &[Ref<K>],
+    ) -> Result<Vec<T>, Error> {
+        let mut found = Vec::with_capacity(objects.len());
+        let mut session = self.established().await?;
+        let mut first = true;
+        let mut rest = objects;
+        while !rest.is_empty() {
+            let (batch, after) = rest.split_at(rest.len().min(MOST_REFERENCES));
+            match self.pages(&session, service, by_reference::<T, K>(batch)).await {
+                Ok(page) => {
+                    found.extend(page);
+                    rest = after;
+                }
+                Err(error) if first && is_logged_out(&error) => {
+                    first = false;
+                    self.forget(&session).await;
+                    session = self.established().await?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(found)
+    }
+
+    async fn pages<T: Object>(
+        &self,
+        session: &Established,
+        service: Service,
+        spec: PropertyFilterSpec,
+    ) -> Result<Vec<T>, Error> {
+        let collector = &session.content.property_collector;
+        let mut found = Vec::new();
+        let mut token = None;
+        let request = RetrievePropertiesEx {
+            spec_set: vec![spec],
+            options: RetrieveOptions { max_objects: Some(PAGE) },
+        };
+        self.wire()
+            .call(session.as_in(), service, collector, &request, |reader, page| {
+                read_page(reader, page, &mut found, &mut token)
+            })
+            .await?;
+        while let Some(next) = token.take() {
+            let request = ContinueRetrievePropertiesEx { token: next };
+            self.wire()
+                .call(session.as_in(), service, collector, &request, |reader, page| {
+                    read_page(reader, page, &mut found, &mut token)
+                })
+                .await?;
+        }
+        Ok(found)
+    }
+}
+
+/// A view of everything that is wanted below a root; it follows the inventory.
+pub(crate) async fn container_view<T: Object>(
+    connection: &Connection,
+    session: &Established,
+    root: &Ref<ManagedEntity>,
+) -> Result<Ref<View>, Error> {
+    let manager = session.content.view_manager.clone().unwrap_or_else(|| Ref::new("ViewManager"));
+    let create = CreateContainerView {
+        container: root.clone(),
+        type_: T::wanted().iter().map(|wanted| wanted.kind.to_owned()).collect(),
+        recursive: true,
+    };
+    let mut view = Ref::<View>::default();
+    connection
+        .wire()
+        .call(session.as_in(), Service::Vim, &manager, &create, |reader, value| {
+            view = Ref::from_xml(reader, value)?;
+            Ok(())
+        })
+        .await?;
+    Ok(view)
+}
+
+/// The wanted properties of everything in a view.
+pub(crate) fn through_view<T: Object>(view: &Ref<View>) -> PropertyFilterSpec {
+    let through = TraversalSpec {
+        name: None,
+        type_: view.kind().to_owned(),
+        path: "view".to_owned(),
+        skip: Some(false),
+        select_set: Vec::new(),
+    };
+    PropertyFilterSpec {
+        prop_set: property_specs::<T>(),
+        object_set: vec![ObjectSpec {
+            obj: view.upcast(),
+            skip: Some(true),
+            select_set: vec![AnySelectionSpec::TraversalSpec(through)],
+        }],
+        report_missing_objects_in_results: None,
+    }
+}
+
+fn by_reference<T: Object, K: Kind>(objects: &[Ref<K>]) -> PropertyFilterSpec {
+    let object = |reference: &Ref<K>| ObjectSpec {
+        obj: Ref::with_kind(reference.kind(), reference.value()),
+        skip: Some(false),
+        select_set: Vec::new(),
+    };
+    PropertyFilterSpec {
+        prop_set: property_specs::<T>(),
+        object_set: objects.iter().map(object).collect(),
+        // An object that vanished must not take the others with it.
+        report_missing_objects_in_results: Some(true),
+    }
+}
+
+fn property_specs<T: Object>() -> Vec<PropertySpec> {
+    let spec = |wanted: Wanted| PropertySpec {
+        type_: wanted.kind.to_owned(),
+        all: Some(false),
+        path_set: wanted.paths.iter().map(|path| (*path).to_owned()).collect(),
+    };
+    T::wanted().into_iter().map(spec).collect()
+}
+
+fn read_page<T: Object>(
+    reader: &mut Reader<'_>,
+    page: &Element<'_>,
+    found: &mut Vec<T>,
+    token: &mut Option<String>,
+) -> Result<(), Malformed> {
+    while let Some(child) = reader.child(page)? {
+        match child.name() {
+            "token" => *token = Some(String::from_xml(reader, &child)?),
+            "objects" => found.extend(read_object(reader, &child)?),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn read_object<T: Object>(
+    reader: &mut Reader<'_>,
+    element: &Element<'_>,
+) -> Result<Option<T>, Malformed> {
+    let mut object: Option<T> = None;
+    while let Some(child) = reader.child(element)? {
+        match (child.name(), &mut object) {
+            ("obj", _) => object = T::begin(&Ref::from_xml(reader, &child)?),
+            ("propSet", Some(object)) => {
+                read_property(reader, &child, |path, reader, value| {
+                    object.assign(path, reader, value)
+                })?;
+            }
+            ("missingSet", Some(object)) => {
+                object.unreadable().push(read_missing(reader, &child)?);
+            }
+            _ => {}
+        }
+    }
+    Ok(object)
+}
+
+/// Reads a name and hands the value that follows it to `assign`.
+pub(crate) fn read_property(
+    reader: &mut Reader<'_>,
+    element: &Element<'_>,
+    mut assign: impl FnMut(&str, &mut Reader<'_>, &Element<'_>) -> Result<(), Malformed>,
+) -> Result<String, Malformed> {
+    let mut path = String::new();
+    while let Some(child) = reader.child(element)? {
+        match child.name() {
+            "name" => path = String::from_xml(reader, &child)?,
+            "val" => assign(&path, reader, &child)?,
+            _ => {}
+        }
+    }
+    Ok(path)
+}
+
+pub(crate) fn read_missing(
+    reader: &mut Reader<'_>,
+    element: &Element<'_>,
+) -> Result<Unreadable, Malformed> {
+    let (mut path, mut fault) = (String::new(), Fault::default());
+    while let Some(child) = reader.child(element)? {
+        match child.name() {
+            "path" => path = String::from_xml(reader, &child)?,
+            "fault" => fault = Fault::from_xml(reader, &child)?,
+            _ => {}
+        }
+    }
+    Ok(Unreadable { path, fault })
+}

@@ -1,0 +1,224 @@
+//! The session: one per connection, opened when it is needed, opened again when vCenter forgot it.
+//!
+//! Logins are single-flight: whoever needs a session while another logs in waits for that one's. A login is
+//! carried through even if the call that wanted it is given up, so that no session is opened and forgotten.
+//! After refused credentials nobody asks again for [`HOLD`] unless they change: vCenter locks accounts
+//! after a few attempts, and an account that a driver locked pages somebody else.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use secrecy::{ExposeSecret, SecretString};
+use tokio::{
+    sync::{OwnedMutexGuard, oneshot},
+    task::JoinSet,
+    time::Instant,
+};
+
+use crate::{
+    error::{Cause, Error},
+    login::{self, Established},
+    wire::Wire,
+};
+
+/// How long refused credentials are not tried again.
+const HOLD: Duration = Duration::from_secs(180);
+
+/// Who we are to vCenter.
+#[derive(Debug, Clone)]
+pub enum Credentials {
+    /// A user name (`csi@vsphere.local`) and a password.
+    Password {
+        /// The user with its domain.
+        user: String,
+        /// The password.
+        password: SecretString,
+    },
+    /// A SAML token, as the token service issues it.
+    Token(crate::sts::Token),
+    /// A certificate and its key, which get a token of their own at each login.
+    Certificate(crate::sts::KeyPair),
+}
+
+impl Credentials {
+    /// A user and its password.
+    pub fn password(user: impl Into<String>, password: impl Into<String>) -> Self {
+        Self::Password { user: user.into(), password: SecretString::from(password.into()) }
+    }
+
+    /// Who is logging in, for messages.
+    pub(crate) fn user(&self) -> &str {
+        match self {
+            Self::Password { user, .. } => user,
+            Self::Token(token) => token.subject(),
+            Self::Certificate(_) => "the owner of the certificate",
+        }
+    }
+
+    fn same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (
+                Self::Password { user, password },
+                Self::Password { user: other_user, password: other_password },
+            ) => user == other_user && password.expose_secret() == other_password.expose_secret(),
+            (Self::Token(token), Self::Token(other)) => token.same(other),
+            (Self::Certificate(pair), Self::Certificate(other)) => pair.same(other),
+            _ => false,
+        }
+    }
+}
+
+/// What a login left behind.
+#[derive(Debug, Default)]
+struct Slot {
+    session: Option<Arc<Established>>,
+    refused: Option<Refused>,
+    closed: bool,
+}
+
+#[derive(Debug)]
+struct Refused {
+    credentials: Credentials,
+    at: Instant,
+}
+
+/// The session of a connection.
+#[derive(Debug)]
+pub(crate) struct Session {
+    wire: Arc<Wire>,
+    credentials: Mutex<Credentials>,
+    slot: Arc<tokio::sync::Mutex<Slot>>,
+    /// Logins and logouts, which must not be cut short; they end with the connection.
+    running: Mutex<JoinSet<()>>,
+}
+
+impl Session {
+    pub(crate) fn new(wire: Arc<Wire>, credentials: Credentials) -> Self {
+        Self {
+            wire,
+            credentials: Mutex::new(credentials),
+            slot: Arc::default(),
+            running: Mutex::default(),
+        }
+    }
+
+    /// The session, after a login if there is none.
+    pub(crate) async fn get(&self) -> Result<Arc<Established>, Error> {
+        let slot = Arc::clone(&self.slot).lock_owned().await;
+        if slot.closed {
+            return Err(self.wire.error("Login", Cause::Closed));
+        }
+        if let Some(session) = &slot.session {
+            return Ok(Arc::clone(session));
+        }
+        let credentials = self.credentials.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        self.login(slot, credentials, false).await
+    }
+
+    /// Forgets a session that vCenter does not know any more.
+    pub(crate) async fn forget(&self, expired: &Arc<Established>) {
+        let mut slot = self.slot.lock().await;
+        if slot.session.as_ref().is_some_and(|current| Arc::ptr_eq(current, expired)) {
+            slot.session = None;
+            self.wire.metrics().session_ended();
+        }
+    }
+
+    /// Takes new credentials. They are tried at once: refused ones change nothing, so that a mistyped
+    /// password does not end a session that works. If vCenter does not answer they are taken on trust.
+    pub(crate) async fn replace(&self, credentials: Credentials) -> Result<(), Error> {
+        let slot = Arc::clone(&self.slot).lock_owned().await;
+        if slot.closed {
+            return Err(self.wire.error("Login", Cause::Closed));
+        }
+        let tried = self.login(slot, credentials.clone(), true).await;
+        if let Err(error @ Error::Login(_)) = tried {
+            return Err(error);
+        }
+        *self.credentials.lock().unwrap_or_else(PoisonError::into_inner) = credentials;
+        Ok(())
+    }
+
+    /// Logs out, for good.
+    pub(crate) async fn close(&self) {
+        let mut slot = self.slot.lock().await;
+        slot.closed = true;
+        if let Some(session) = slot.session.take() {
+            self.wire.metrics().session_ended();
+            login::logout(&self.wire, &session).await;
+        }
+    }
+
+    /// Logs in while holding the slot, in a task of its own.
+    async fn login(
+        &self,
+        mut slot: OwnedMutexGuard<Slot>,
+        credentials: Credentials,
+        replacing: bool,
+    ) -> Result<Arc<Established>, Error> {
+        if let Some(refused) = slot.refused.as_ref().filter(|was| was.credentials.same(&credentials))
+            && let Some(rest) = HOLD.checked_sub(refused.at.elapsed())
+        {
+            let user = credentials.user().to_owned();
+            self.wire.metrics().login("held");
+            return Err(self.wire.error("Login", Cause::Credentials { user, held: Some(rest) }));
+        }
+        let wire = Arc::clone(&self.wire);
+        let (sender, receiver) = oneshot::channel();
+        self.run(async move {
+            let result = login::login(&wire, &credentials).await;
+            let answer = settle(&wire, &mut slot, credentials, result, replacing).await;
+            drop(slot);
+            // Nobody waits any more if the call was given up; the session stays for the next one.
+            sender.send(answer).unwrap_or_default();
+        });
+        receiver.await.unwrap_or_else(|_| Err(self.wire.error("Login", Cause::Closed)))
+    }
+
+    fn run(&self, work: impl Future<Output = ()> + Send + 'static) {
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        while running.try_join_next().is_some() {}
+        running.spawn(work);
+    }
+}
+
+/// Writes the outcome of a login into the slot.
+async fn settle(
+    wire: &Wire,
+    slot: &mut Slot,
+    credentials: Credentials,
+    result: Result<Established, Error>,
+    replacing: bool,
+) -> Result<Arc<Established>, Error> {
+    match result {
+        Ok(session) => {
+            wire.metrics().login("success");
+            wire.metrics().session_opened();
+            tracing::info!(vcenter = %wire.name(), user = credentials.user(), "logged in");
+            let session = Arc::new(session);
+            slot.refused = None;
+            if let Some(old) = slot.session.replace(Arc::clone(&session)) {
+                wire.metrics().session_ended();
+                login::logout(wire, &old).await;
+            }
+            Ok(session)
+        }
+        Err(error @ Error::Login(_)) => {
+            wire.metrics().login("refused");
+            tracing::error!(vcenter = %wire.name(), user = credentials.user(), %error, "login refused");
+            slot.refused = Some(Refused { credentials, at: Instant::now() });
+            Err(error)
+        }
+        Err(error) => {
+            wire.metrics().login("failed");
+            if replacing && let Some(old) = slot.session.take() {
+                // The new ones could not be tried; the next call does, and the old session must not stay.
+                wire.metrics().session_ended();
+                login::logout(wire, &old).await;
+            }
+            Err(error)
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! SOAP as vCenter speaks it: the envelope of a request, and what an answer says.
+
+use crate::{
+    fault::Fault,
+    reference::{Kind, Ref},
+    version::Release,
+    xml::{Element, Malformed, Method, Reader, ToXml, Writer},
+};
+
+/// The services of a vCenter. All but SSO share one session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Service {
+    /// The inventory: `urn:vim25` at `/sdk`.
+    Vim,
+    /// Volumes: `urn:vsan` at `/vsanHealth`.
+    Cns,
+    /// Tasks of volumes: `urn:vsan` at `/sdk`, because only this namespace has the types of their results.
+    CnsTasks,
+    /// Storage policies: `urn:pbm` at `/pbm`.
+    Pbm,
+    /// First class disks: `urn:vslm` at `/vslm/sdk`.
+    Vslm,
+    /// Administration of SSO users: `urn:sso` at `/sso-adminserver/sdk`.
+    Sso,
+}
+
+impl Service {
+    pub(crate) fn path(self) -> &'static str {
+        match self {
+            Self::Vim | Self::CnsTasks => "/sdk",
+            Self::Cns => "/vsanHealth",
+            Self::Pbm => "/pbm",
+            Self::Vslm => "/vslm/sdk",
+            Self::Sso => "/sso-adminserver/sdk",
+        }
+    }
+
+    fn namespace(self) -> &'static str {
+        match self {
+            Self::Vim => "urn:vim25",
+            Self::Cns | Self::CnsTasks => "urn:vsan",
+            Self::Pbm => "urn:pbm",
+            Self::Vslm => "urn:vslm",
+            Self::Sso => "urn:sso",
+        }
+    }
+
+    /// The SOAPAction: the version decides which fields and values the server sends.
+    pub(crate) fn action(self, release: Release) -> String {
+        let version = match self {
+            Self::Vim => release.vim(),
+            Self::Cns | Self::CnsTasks => release.vsan(),
+            Self::Pbm | Self::Vslm => "",
+            Self::Sso => "version2",
+        };
+        // Versions of vSAN may have a blank: "vSAN 7.0U3".
+        format!("{}/{version}", self.namespace())
+    }
+}
+
+/// What goes into the header of an envelope.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct Header<'a> {
+    /// Appears in vCenter's logs and in ours.
+    pub(crate) operation: &'a str,
+    /// The session for services that do not look at the cookie.
+    pub(crate) session: Option<&'a str>,
+    /// A security header, ready made.
+    pub(crate) security: Option<&'a str>,
+}
+
+const OPEN: &str = concat!(
+    r#"<?xml version="1.0" encoding="UTF-8"?>"#,
+    r#"<soapenv:Envelope xmlns:soapenv="http://schemas.xmlsoap.org/soap/envelope/""#,
+    r#" xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance""#,
+    r#" xmlns:xsd="http://www.w3.org/2001/XMLSchema">"#
+);
+const CLOSE: &str = "</soapenv:Body></soapenv:Envelope>";
+
+/// The request that calls a method.
+pub(crate) fn request<M: Method, K: Kind>(
+    header: Header<'_>,
+    release: Release,
+    service: Service,
+    on: &Ref<K>,
+    method: &M,
+) -> String {
+    let mut writer = Writer::new(release);
+    open(&mut writer, header);
+    writer.open_with(M::NAME, &[("xmlns", service.namespace())]);
+    on.to_xml(&mut writer, "_this");
+    method.arguments(&mut writer);
+    writer.close(M::NAME);
+    writer.verbatim(CLOSE);
+    writer.finish()
+}
+
+/// The request with a body that is XML already.
+pub(crate) fn envelope(header: Header<'_>, body: &str) -> String {
+    let mut writer = Writer::new(Release::OLDEST);
+    open(&mut writer, header);
+    writer.verbatim(body);
+    writer.verbatim(CLOSE);
+    writer.finish()
+}
+
+fn open(writer: &mut Writer, header: Header<'_>) {
+    writer.verbatim(OPEN);
+    writer.open("soapenv:Header");
+    if let Some(session) = header.session {
+        // The cookie's value may be quoted; the header's is not.
+        writer.leaf("vcSessionCookie", session.trim_matches('"'));
+    }
+    if !header.operation.is_empty() {
+        writer.leaf("operationID", header.operation);
+    }
+    if let Some(security) = header.security {
+        writer.verbatim(security);
+    }
+    writer.close("soapenv:Header");
+    writer.open("soapenv:Body");
+}
+
+/// What an answer holds.
+pub(crate) enum Answer {
+    /// The call was made; `returnval` elements have been read.
+    Returned,
+    /// The server refused.
+    Fault(Box<Fault>),
+}
+
+/// Reads an answer: hands each `returnval` to `take`, or returns the fault.
+pub(crate) fn answer<'a>(
+    document: &'a str,
+    mut take: impl FnMut(&mut Reader<'a>, &Element<'a>) -> Result<(), Malformed>,
+) -> Result<Answer, Malformed> {
+    let mut reader = Reader::new(document);
+    let envelope = reader.root()?;
+    if envelope.name() != "Envelope" {
+        return Err(reader.malformed(format!("a {} instead of an envelope", envelope.name())));
+    }
+    let Some(body) = reader.find(&envelope, "Body")? else {
+        return Err(reader.malformed("an envelope without body"));
+    };
+    let Some(response) = reader.child(&body)? else {
+        return Err(reader.malformed("an empty body"));
+    };
+    if response.name() == "Fault" {
+        return Ok(Answer::Fault(Box::new(fault(&mut reader, &response)?)));
+    }
+    while let Some(value) = reader.child(&response)? {
+        if value.name() == "returnval" {
+            take(&mut reader, &value)?;
+        }
+    }
+    // The rest must be there too: a cut answer may end anywhere.
+    while reader.child(&envelope)?.is_some() {}
+    Ok(Answer::Returned)
+}
+
+fn fault(reader: &mut Reader<'_>, element: &Element<'_>) -> Result<Fault, Malformed> {
+    let (mut code, mut message, mut fault) = (String::new(), String::new(), None);
+    while let Some(child) = reader.child(element)? {
+        match child.name() {
+            "faultcode" => code = reader.text(&child)?.into_owned(),
+            "faultstring" => message = reader.text(&child)?.into_owned(),
+            "detail" => {
+                if let Some(detail) = reader.child(&child)? {
+                    fault = Some(Fault::detailed(reader, &detail, std::mem::take(&mut message))?);
+                }
+            }
+            _ => {}
+        }
+    }
+    let code = code.rsplit_once(':').map_or(code.as_str(), |(_, local)| local);
+    Ok(fault.unwrap_or_else(|| Fault::bare(code, &message)))
+}

@@ -1,0 +1,303 @@
+//! Whom we trust to be vCenter.
+//!
+//! A certificate is accepted because an authority vouches for it, or because it is the very one whose
+//! thumbprint the user wrote down. Signatures of the handshake are checked in every case, so that a pinned
+//! certificate also proves possession of its key. Only [`Trust::Insecure`] accepts anything.
+
+use std::{fmt, path::PathBuf, str::FromStr, sync::Arc};
+
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, OtherError, RootCertStore,
+    SignatureScheme,
+    client::{
+        WebPkiServerVerifier,
+        danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+    },
+    crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature},
+    pki_types::{CertificateDer, ServerName, UnixTime, pem::PemObject},
+};
+use sha1::{Digest as _, Sha1};
+use sha2::Sha256;
+
+/// How a vCenter proves who it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Trust {
+    /// By an authority, or by a pinned thumbprint.
+    Verify {
+        /// The authorities.
+        roots: Roots,
+        /// A certificate that is accepted whoever signed it. vCenter's own are signed by an authority that
+        /// no machine knows, and users copy this from its pages.
+        thumbprint: Option<Thumbprint>,
+    },
+    /// Not at all: whoever answers gets the password.
+    Insecure,
+}
+
+/// Authorities that vouch for certificates.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Roots {
+    /// Those of the operating system.
+    System,
+    /// Those in a PEM file.
+    File(PathBuf),
+    /// Those in a PEM text.
+    Pem(String),
+}
+
+/// By the authorities of the system.
+impl Default for Trust {
+    fn default() -> Self {
+        Self::Verify { roots: Roots::System, thumbprint: None }
+    }
+}
+
+/// The digest of a certificate, SHA-1 or SHA-256, written `AB:CD:…` or without colons.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Thumbprint(Vec<u8>);
+
+/// A text that is no thumbprint.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{0:?} is no thumbprint: it must have 20 (SHA-1) or 32 (SHA-256) pairs of hexadecimal digits"
+)]
+pub struct InvalidThumbprint(String);
+
+/// The settings of TLS cannot be used.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum InvalidTrust {
+    /// The file with authorities cannot be read or has none.
+    #[error("{} cannot be used as a list of authorities: {problem}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// The text with authorities has none.
+    #[error("the text given as a list of authorities cannot be used: {0}")]
+    Pem(String),
+    /// The system's own cannot be used.
+    #[error("the authorities of this system cannot be used: {0}; give a CA file or a thumbprint")]
+    System(String),
+}
+
+impl Thumbprint {
+    fn matches(&self, certificate: &[u8]) -> bool {
+        match self.0.len() {
+            20 => self.0[..] == Sha1::digest(certificate)[..],
+            _ => self.0[..] == Sha256::digest(certificate)[..],
+        }
+    }
+
+    fn of(certificate: &[u8]) -> Self {
+        Self(Sha256::digest(certificate).to_vec())
+    }
+}
+
+impl FromStr for Thumbprint {
+    type Err = InvalidThumbprint;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let invalid = || InvalidThumbprint(text.to_owned());
+        let digits: Vec<u8> = text.trim().bytes().filter(|byte| *byte != b':').collect();
+        let digest: Option<Vec<u8>> = digits
+            .chunks(2)
+            .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok())
+            .collect();
+        let digest = digest.ok_or_else(invalid)?;
+        if digits.len() != 40 && digits.len() != 64 {
+            return Err(invalid());
+        }
+        Ok(Self(digest))
+    }
+}
+
+impl fmt::Display for Thumbprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, byte) in self.0.iter().enumerate() {
+            let colon = if at == 0 { "" } else { ":" };
+            write!(f, "{colon}{byte:02X}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Thumbprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// Why a certificate was refused, with what the user needs to decide whether to accept it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Untrusted {
+    /// It is not the one that was pinned.
+    #[error("its thumbprint is {actual}, not {expected}")]
+    OtherCertificate {
+        /// What the settings say.
+        expected: Thumbprint,
+        /// What the server has.
+        actual: Thumbprint,
+    },
+    /// No authority vouches for it.
+    #[error("{problem}; its thumbprint is {actual}")]
+    Unknown {
+        /// What verification said.
+        problem: String,
+        /// What the server has.
+        actual: Thumbprint,
+    },
+}
+
+impl Trust {
+    /// The configuration for connections to one server.
+    pub(crate) fn config(&self) -> Result<ClientConfig, InvalidTrust> {
+        let provider = Arc::new(ring::default_provider());
+        let verifier = Verifier {
+            roots: match self {
+                Self::Insecure => None,
+                Self::Verify { roots, .. } => Some(roots.verifier(&provider)?),
+            },
+            thumbprint: match self {
+                Self::Insecure => None,
+                Self::Verify { thumbprint, .. } => thumbprint.clone(),
+            },
+            provider: Arc::clone(&provider),
+        };
+        let builder = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|error| InvalidTrust::System(error.to_string()))?;
+        Ok(builder
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(verifier))
+            .with_no_client_auth())
+    }
+}
+
+impl Roots {
+    fn verifier(
+        &self,
+        provider: &Arc<CryptoProvider>,
+    ) -> Result<Arc<WebPkiServerVerifier>, InvalidTrust> {
+        let refuse = |problem: String| match self {
+            Self::System => InvalidTrust::System(problem),
+            Self::File(path) => InvalidTrust::File { path: path.clone(), problem },
+            Self::Pem(_) => InvalidTrust::Pem(problem),
+        };
+        let mut store = RootCertStore::empty();
+        for certificate in self.certificates().map_err(refuse)? {
+            // Systems carry authorities that rustls cannot read; what a user gave must be readable.
+            if let Err(error) = store.add(certificate)
+                && !matches!(self, Self::System)
+            {
+                return Err(refuse(format!("invalid certificate: {error}")));
+            }
+        }
+        if store.is_empty() {
+            return Err(refuse("invalid certificate: there is none in it".to_owned()));
+        }
+        WebPkiServerVerifier::builder_with_provider(Arc::new(store), Arc::clone(provider))
+            .build()
+            .map_err(|error| refuse(error.to_string()))
+    }
+
+    fn certificates(&self) -> Result<Vec<CertificateDer<'static>>, String> {
+        let pem = match self {
+            Self::System => return Ok(rustls_native_certs::load_native_certs().certs),
+            Self::File(path) => std::fs::read(path).map_err(|error| error.to_string())?,
+            Self::Pem(text) => text.clone().into_bytes(),
+        };
+        CertificateDer::pem_slice_iter(&pem)
+            .collect::<Result<_, _>>()
+            .map_err(|error| format!("invalid certificate: {error}"))
+    }
+}
+
+#[derive(Debug)]
+struct Verifier {
+    /// None: accept everybody.
+    roots: Option<Arc<WebPkiServerVerifier>>,
+    thumbprint: Option<Thumbprint>,
+    provider: Arc<CryptoProvider>,
+}
+
+impl ServerCertVerifier for Verifier {
+    fn verify_server_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let Some(roots) = &self.roots else {
+            return Ok(ServerCertVerified::assertion());
+        };
+        if self.thumbprint.as_ref().is_some_and(|pinned| pinned.matches(certificate)) {
+            return Ok(ServerCertVerified::assertion());
+        }
+        roots.verify_server_cert(certificate, intermediates, name, ocsp, now).map_err(|error| {
+            let refused = match &self.thumbprint {
+                Some(expected) => Untrusted::OtherCertificate {
+                    expected: expected.clone(),
+                    actual: expected.same_digest(certificate),
+                },
+                None => Untrusted::Unknown {
+                    problem: explain(&error),
+                    actual: Thumbprint::of(certificate),
+                },
+            };
+            rustls::Error::Other(OtherError(Arc::new(refused)))
+        })
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls12_signature(message, certificate, signature, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signature, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+impl Thumbprint {
+    /// The digest of a certificate by the algorithm that this one was made with.
+    fn same_digest(&self, certificate: &[u8]) -> Self {
+        match self.0.len() {
+            20 => Self(Sha1::digest(certificate).to_vec()),
+            _ => Self::of(certificate),
+        }
+    }
+}
+
+fn explain(error: &rustls::Error) -> String {
+    match error {
+        rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
+            "no authority that we know signed its certificate".to_owned()
+        }
+        rustls::Error::InvalidCertificate(
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+        ) => "its certificate is for another name".to_owned(),
+        rustls::Error::InvalidCertificate(
+            CertificateError::Expired | CertificateError::ExpiredContext { .. },
+        ) => "its certificate has expired".to_owned(),
+        other => format!("its certificate was refused ({other})"),
+    }
+}

@@ -1,0 +1,279 @@
+//! One request, one answer, with everything that each of them has: operation id, limits, metrics, log.
+//!
+//! Knows nothing of sessions: whoever calls brings the session it calls in, or none.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use http::{Method as Verb, StatusCode};
+use tokio::sync::Semaphore;
+
+use crate::{
+    connection::{InvalidSettings, Settings},
+    error::{Cause, Error, Failure},
+    http::{Http, Reply},
+    metrics::Recorder,
+    reference::{IsA, Kind, Ref},
+    soap::{self, Answer, Header, Service},
+    version::Release,
+    xml::{Element, Malformed, Method, Reader},
+};
+
+/// The session a call is made in, as the wire sees it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct In<'a> {
+    pub(crate) release: Release,
+    /// The value of the session cookie.
+    pub(crate) cookie: Option<&'a str>,
+    /// A security header, ready made.
+    pub(crate) security: Option<&'a str>,
+}
+
+/// Nobody is logged in, and nothing is known about the server.
+pub(crate) const NOWHERE: In<'static> =
+    In { release: Release::OLDEST, cookie: None, security: None };
+
+/// The way to one vCenter.
+#[derive(Debug)]
+pub(crate) struct Wire {
+    http: Http,
+    name: Arc<str>,
+    timeout: Duration,
+    slots: Semaphore,
+    metrics: Recorder,
+    /// Operations of this process, told from those of others by the first half.
+    operations: (u32, AtomicU64),
+}
+
+/// What an answer brought besides its values.
+#[derive(Debug, Default)]
+pub(crate) struct Returned {
+    /// The session cookie, if the answer sets one.
+    pub(crate) cookie: Option<String>,
+}
+
+impl Wire {
+    pub(crate) fn new(settings: &Settings) -> Result<Self, InvalidSettings> {
+        let http = Http::new(&settings.endpoint, &settings.trust, &settings.user_agent)?;
+        let name: Arc<str> = settings.endpoint.to_string().into();
+        // Only has to differ between processes that talk to one vCenter.
+        let started = jiff::Timestamp::now().subsec_nanosecond().unsigned_abs();
+        let process = started ^ std::process::id().rotate_left(16);
+        Ok(Self {
+            http,
+            timeout: settings.timeout,
+            slots: Semaphore::new(settings.concurrency),
+            metrics: settings.metrics.of(&name),
+            name,
+            operations: (process, AtomicU64::new(1)),
+        })
+    }
+
+    pub(crate) fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    pub(crate) fn metrics(&self) -> &Recorder {
+        &self.metrics
+    }
+
+    /// An error of something that was never sent.
+    pub(crate) fn error(&self, method: &'static str, cause: Cause) -> Error {
+        Error::from(self.failure(method, String::new(), cause))
+    }
+
+    pub(crate) fn failure(&self, method: &'static str, operation: String, cause: Cause) -> Failure {
+        Failure { vcenter: Arc::clone(&self.name), method, operation, cause }
+    }
+
+    /// Calls a method and hands each value it returns to `take`.
+    pub(crate) async fn call<M: Method, K: IsA<M::On>>(
+        &self,
+        session: In<'_>,
+        service: Service,
+        on: &Ref<K>,
+        method: &M,
+        take: impl FnMut(&mut Reader<'_>, &Element<'_>) -> Result<(), Malformed>,
+    ) -> Result<Returned, Error> {
+        self.available::<M>(session.release)?;
+        let operation = self.operation();
+        let body = envelope(session, &operation, service, on, method);
+        let sending = self.exchange(session, service, body, self.timeout);
+        let permit = self.slots.acquire().await;
+        let started = Instant::now();
+        let reply = sending.await;
+        drop(permit);
+        self.metrics.answered(M::NAME, started.elapsed());
+        self.conclude(M::NAME, operation, started, reply.and_then(|reply| read(reply, take)))
+    }
+
+    /// The same for a call that vCenter answers when something happens: it takes no slot, is not measured,
+    /// and may take `patience` more than any other.
+    pub(crate) async fn long_poll<M: Method, K: IsA<M::On>>(
+        &self,
+        session: In<'_>,
+        on: &Ref<K>,
+        method: &M,
+        patience: Duration,
+        take: impl FnMut(&mut Reader<'_>, &Element<'_>) -> Result<(), Malformed>,
+    ) -> Result<Returned, Error> {
+        let operation = self.operation();
+        let body = envelope(session, &operation, Service::Vim, on, method);
+        let limit = self.timeout + patience;
+        let started = Instant::now();
+        let reply = self.exchange(session, Service::Vim, body, limit).await;
+        self.conclude(M::NAME, operation, started, reply.and_then(|reply| read(reply, take)))
+    }
+
+    /// A document that needs no session.
+    pub(crate) async fn document(&self, method: &'static str, path: &str) -> Result<Option<String>, Error> {
+        let started = Instant::now();
+        let reply = self.http.send(Verb::GET, path, &[], String::new(), self.timeout).await;
+        let text = reply.and_then(|reply| match reply.status {
+            StatusCode::OK => reply.text.map(Some),
+            StatusCode::NOT_FOUND => Ok(None),
+            status => Err(Cause::Status(status.as_u16())),
+        });
+        self.conclude(method, String::new(), started, text)
+    }
+
+    /// Posts an envelope that is no method call, to a service that is not vmodl, and returns the answer's text.
+    pub(crate) async fn post(
+        &self,
+        method: &'static str,
+        path: &str,
+        action: &str,
+        body: String,
+    ) -> Result<String, Error> {
+        let headers = [("content-type", "text/xml; charset=utf-8"), ("soapaction", action)];
+        let _permit = self.slots.acquire().await;
+        let started = Instant::now();
+        let reply = self.http.send(Verb::POST, path, &headers, body, self.timeout).await;
+        self.metrics.answered(method, started.elapsed());
+        let text = reply.and_then(|reply| match reply.status {
+            StatusCode::OK | StatusCode::INTERNAL_SERVER_ERROR => reply.text,
+            status => Err(Cause::Status(status.as_u16())),
+        });
+        self.conclude(method, String::new(), started, text)
+    }
+
+    /// A request to the REST API; `method` names it in metrics and errors.
+    pub(crate) async fn rest(
+        &self,
+        method: &'static str,
+        verb: Verb,
+        path: &str,
+        headers: &[(&'static str, &str)],
+        body: String,
+    ) -> Result<Reply, Error> {
+        let operation = self.operation();
+        let mut headers = headers.to_vec();
+        headers.push(("x-request-id", &operation));
+        if !body.is_empty() {
+            headers.push(("content-type", "application/json"));
+        }
+        let _permit = self.slots.acquire().await;
+        let started = Instant::now();
+        let reply = self.http.send(verb, path, &headers, body, self.timeout).await;
+        self.metrics.answered(method, started.elapsed());
+        self.conclude(method, operation.clone(), started, reply)
+    }
+
+    async fn exchange(
+        &self,
+        session: In<'_>,
+        service: Service,
+        body: String,
+        limit: Duration,
+    ) -> Result<Reply, Cause> {
+        let action = service.action(session.release);
+        let cookie = session.cookie.map(|value| format!("vmware_soap_session={value}"));
+        let mut headers = vec![("content-type", "text/xml; charset=utf-8"), ("soapaction", &*action)];
+        if let Some(cookie) = &cookie {
+            headers.push(("cookie", cookie));
+        }
+        self.http.send(Verb::POST, service.path(), &headers, body, limit).await
+    }
+
+    /// Refuses a call that the server is too old for, before it is sent.
+    fn available<M: Method>(&self, release: Release) -> Result<(), Error> {
+        match M::SINCE.filter(|since| !release.knows(*since)) {
+            Some(since) => Err(self.error(M::NAME, Cause::TooOld(since))),
+            None => Ok(()),
+        }
+    }
+
+    fn operation(&self) -> String {
+        let count = self.operations.1.fetch_add(1, Ordering::Relaxed);
+        format!("vsd-{:08x}-{count:x}", self.operations.0)
+    }
+
+    /// Logs the call and turns a cause into an error.
+    fn conclude<T>(
+        &self,
+        method: &'static str,
+        operation: String,
+        started: Instant,
+        result: Result<T, Cause>,
+    ) -> Result<T, Error> {
+        let vcenter = &self.name;
+        let elapsed = started.elapsed();
+        match result {
+            Ok(value) => {
+                tracing::trace!(%vcenter, method, %operation, ?elapsed, "vCenter answered");
+                Ok(value)
+            }
+            Err(cause) => {
+                tracing::debug!(%vcenter, method, %operation, ?elapsed, %cause, "call failed");
+                let error = Error::from(self.failure(method, operation, cause));
+                self.metrics.failed(method, error.remedy());
+                Err(error)
+            }
+        }
+    }
+}
+
+fn envelope<M: Method, K: Kind>(
+    session: In<'_>,
+    operation: &str,
+    service: Service,
+    on: &Ref<K>,
+    method: &M,
+) -> String {
+    // PBM and VSLM look for the session in the envelope, the others at the cookie.
+    let header = Header { operation, session: session.cookie, security: session.security };
+    soap::request(header, session.release, service, on, method)
+}
+
+/// Reads a SOAP answer. Faults come with status 500; any other status is not vCenter's.
+fn read(
+    reply: Reply,
+    take: impl FnMut(&mut Reader<'_>, &Element<'_>) -> Result<(), Malformed>,
+) -> Result<Returned, Cause> {
+    if reply.status != StatusCode::OK && reply.status != StatusCode::INTERNAL_SERVER_ERROR {
+        return Err(Cause::Status(reply.status.as_u16()));
+    }
+    let cookie = session_cookie(&reply);
+    let text = reply.text?;
+    match soap::answer(&text, take) {
+        Ok(Answer::Returned) => Ok(Returned { cookie }),
+        Ok(Answer::Fault(fault)) => Err(Cause::Fault(fault)),
+        Err(_) if reply.status == StatusCode::INTERNAL_SERVER_ERROR => Err(Cause::Status(500)),
+        Err(malformed) => Err(Cause::Malformed(malformed)),
+    }
+}
+
+/// The session cookie that an answer sets.
+fn session_cookie(reply: &Reply) -> Option<String> {
+    let cookies = reply.headers.get_all("set-cookie").iter().filter_map(|value| value.to_str().ok());
+    cookies
+        .filter_map(|cookie| cookie.strip_prefix("vmware_soap_session="))
+        .filter_map(|rest| rest.split(';').next())
+        .map(str::to_owned)
+        .next_back()
+}

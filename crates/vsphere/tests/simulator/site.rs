@@ -1,0 +1,69 @@
+//! A simulator and connections to it.
+
+use std::time::Duration;
+
+use lab::{
+    VCenter, VCenterSpec,
+    vcenter::{ADMINISTRATOR, Description},
+};
+use vsphere::{
+    connection::{Connection, Settings},
+    session::Credentials,
+    tls::{Roots, Trust},
+};
+
+/// Longer than anything takes on a busy machine.
+pub(crate) const LIMIT: Duration = Duration::from_secs(60);
+pub(crate) const CSI: (&str, &str) = ("csi@vsphere.local", "Lab-csi-1!");
+pub(crate) const CPI: (&str, &str) = ("cpi@vsphere.local", "Lab-cpi-1!");
+pub(crate) const NOBODY: (&str, &str) = ("nobody@vsphere.local", "Lab-nobody-1!");
+
+/// A vCenter of the default world.
+pub(crate) async fn vcenter() -> VCenter {
+    VCenter::start(&VCenterSpec::default()).await.unwrap()
+}
+
+/// A vCenter of the default world, as another release.
+pub(crate) async fn vcenter_of(release: &str) -> VCenter {
+    let world = include_str!("../../../../lab/vcenter/internal/world/default.yaml");
+    described(&world.replace("\nrelease: 8.0U3\n", &format!("\nrelease: {release}\n"))).await
+}
+
+/// A vCenter with a world of the test's own.
+pub(crate) async fn described(world: &str) -> VCenter {
+    let description = Description::Text(world.to_owned());
+    VCenter::start(&VCenterSpec { description, ..VCenterSpec::default() }).await.unwrap()
+}
+
+/// Settings for a user of the default world.
+pub(crate) fn settings(vcenter: &VCenter, (user, password): (&str, &str)) -> Settings {
+    let endpoint = vcenter.url().parse().unwrap();
+    Settings {
+        trust: Trust::Verify {
+            roots: Roots::File(vcenter.authority().to_owned()),
+            thumbprint: None,
+        },
+        ..Settings::new(endpoint, Credentials::password(user, password))
+    }
+}
+
+/// A connection of a user of the default world.
+pub(crate) fn connect(vcenter: &VCenter, user: (&str, &str)) -> Connection {
+    Connection::new(&settings(vcenter, user)).unwrap()
+}
+
+/// A connection of the administrator.
+pub(crate) fn administrator(vcenter: &VCenter) -> Connection {
+    connect(vcenter, ADMINISTRATOR)
+}
+
+/// The sessions of a user that vCenter has.
+pub(crate) async fn sessions(vcenter: &VCenter, user: &str) -> usize {
+    let state = vcenter.control().state_as_json().await.unwrap();
+    let sessions = state["sessions"].as_array().unwrap();
+    let name = user.split('@').next().unwrap().to_lowercase();
+    sessions
+        .iter()
+        .filter(|session| session["user"].as_str().unwrap_or_default().to_lowercase().starts_with(&name))
+        .count()
+}
