@@ -307,7 +307,7 @@ impl Error {
 }
 
 const NOT_FOUND: &[&str] =
-    &["ManagedObjectNotFound", "NotFound", "CnsVolumeNotFoundFault", "CnsSnapshotNotFoundFault"];
+    &["ManagedObjectNotFound", "NotFound", "FileNotFound", "CnsVolumeNotFoundFault", "CnsSnapshotNotFoundFault"];
 const NO_SPACE: &[&str] = &["NoDiskSpace", "InsufficientStorageSpace", "OutOfBounds"];
 const INVALID: &[&str] = &[
     "InvalidArgument",

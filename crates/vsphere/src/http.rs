@@ -139,10 +139,13 @@ fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
         .unwrap_or_default()
 }
 
+/// The library's error, out of the I/O errors that it is wrapped in; those hide it from the chain.
 fn tls_error<'a>(cause: &'a (dyn std::error::Error + 'static)) -> Option<&'a rustls::Error> {
-    cause
-        .downcast_ref::<rustls::Error>()
-        .or_else(|| cause.downcast_ref::<io::Error>()?.get_ref()?.downcast_ref::<rustls::Error>())
+    if let Some(found) = cause.downcast_ref() {
+        return Some(found);
+    }
+    let inner = cause.downcast_ref::<io::Error>()?.get_ref()?;
+    tls_error(inner)
 }
 
 fn untrusted(error: &rustls::Error) -> Option<Untrusted> {

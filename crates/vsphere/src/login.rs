@@ -1,5 +1,7 @@
 //! Logging in and out: what vCenter is, who we are to it, and the way back.
 
+use std::time::Duration;
+
 use secrecy::ExposeSecret;
 
 use crate::{
@@ -14,8 +16,12 @@ use crate::{
     },
     version::Release,
     wire::{In, NOWHERE, Wire},
-    xml::{Field, Malformed, Method, Reader},
+    xml::{Element, Field, Malformed, Method, Reader},
 };
+
+/// How often a logout is tried, and the pause that grows with each attempt.
+const LOGOUTS: u32 = 4;
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// A session that is open, and what vCenter said about itself when it was opened.
 #[derive(Debug)]
@@ -30,10 +36,6 @@ pub(crate) struct Established {
 impl Established {
     pub(crate) fn as_in(&self) -> In<'_> {
         In { release: self.release, cookie: Some(&self.cookie), security: None }
-    }
-
-    fn sessions(&self) -> Ref<SessionManager> {
-        session_manager(&self.content)
     }
 }
 
@@ -88,12 +90,18 @@ async fn open<M: Method<On = SessionManager, Answer = UserSession>>(
     method: &M,
 ) -> Result<(String, String), Error> {
     let mut answer = UserSession::default();
-    let returned = wire
-        .call(session, Service::Vim, manager, method, |reader, value| answer.absorb(reader, value))
-        .await?;
-    match returned.cookie {
-        Some(cookie) => Ok((answer.user_name, cookie)),
-        None => Err(wire.error(M::NAME, Cause::Malformed(Malformed::new("no session cookie")))),
+    let take = |reader: &mut Reader<'_>, value: &Element<'_>| answer.absorb(reader, value);
+    match wire.call_for_cookie(session, Service::Vim, manager, method, take).await {
+        (Some(cookie), Ok(())) => Ok((answer.user_name, cookie)),
+        (None, Ok(())) => {
+            Err(wire.error(M::NAME, Cause::Malformed(Malformed::new("no session cookie"))))
+        }
+        (Some(cookie), Err(error)) => {
+            // The session exists, though its announcement was cut: do not leave it behind.
+            end(wire, In { cookie: Some(&cookie), security: None, ..session }, manager).await;
+            Err(error)
+        }
+        (None, Err(error)) => Err(error),
     }
 }
 
@@ -109,13 +117,26 @@ fn refused(error: Error, credentials: &Credentials) -> Error {
     }
 }
 
-/// Ends a session. Nothing is lost if it does not work: vCenter forgets idle sessions.
+/// Ends a session.
 pub(crate) async fn logout(wire: &Wire, session: &Established) {
-    let result = wire
-        .call(session.as_in(), Service::Vim, &session.sessions(), &Logout {}, |_, _| Ok(()))
-        .await;
-    if let Err(error) = result {
-        tracing::debug!(vcenter = %wire.name(), %error, "logout failed");
+    end(wire, session.as_in(), &session_manager(&session.content)).await;
+}
+
+/// Tries a few times, since a session that stays counts against the limit of vCenter; after that nothing
+/// is lost: vCenter forgets idle sessions.
+async fn end(wire: &Wire, session: In<'_>, manager: &Ref<SessionManager>) {
+    for attempt in 1..=LOGOUTS {
+        match wire.call(session, Service::Vim, manager, &Logout {}, |_, _| Ok(())).await {
+            Ok(()) => return,
+            Err(error @ (Error::Retry(_) | Error::Unreachable(_))) if attempt < LOGOUTS => {
+                tracing::debug!(vcenter = %wire.name(), %error, attempt, "logout failed, trying again");
+                tokio::time::sleep(PAUSE * attempt).await;
+            }
+            Err(error) => {
+                tracing::debug!(vcenter = %wire.name(), %error, "logout failed");
+                return;
+            }
+        }
     }
 }
 

@@ -84,6 +84,16 @@ struct Refused {
     at: Instant,
 }
 
+impl Refused {
+    /// How long these credentials must not be tried again.
+    fn rest(&self, credentials: &Credentials, now: Instant) -> Option<Duration> {
+        if !self.credentials.same(credentials) {
+            return None;
+        }
+        HOLD.checked_sub(now.duration_since(self.at)).filter(|rest| !rest.is_zero())
+    }
+}
+
 /// The session of a connection.
 #[derive(Debug)]
 pub(crate) struct Session {
@@ -117,12 +127,15 @@ impl Session {
         self.login(slot, credentials, false).await
     }
 
-    /// Forgets a session that vCenter does not know any more.
+    /// Forgets a session that vCenter does not know any more. It is logged out all the same: should
+    /// vCenter only have said so, nothing is left behind.
     pub(crate) async fn forget(&self, expired: &Arc<Established>) {
         let mut slot = self.slot.lock().await;
         if slot.session.as_ref().is_some_and(|current| Arc::ptr_eq(current, expired)) {
             slot.session = None;
             self.wire.metrics().session_ended();
+            let (wire, expired) = (Arc::clone(&self.wire), Arc::clone(expired));
+            self.run(async move { login::logout(&wire, &expired).await });
         }
     }
 
@@ -143,12 +156,18 @@ impl Session {
 
     /// Logs out, for good.
     pub(crate) async fn close(&self) {
-        let mut slot = self.slot.lock().await;
-        slot.closed = true;
-        if let Some(session) = slot.session.take() {
+        let session = {
+            let mut slot = self.slot.lock().await;
+            slot.closed = true;
+            slot.session.take()
+        };
+        if let Some(session) = session {
             self.wire.metrics().session_ended();
             login::logout(&self.wire, &session).await;
         }
+        let mut running =
+            std::mem::take(&mut *self.running.lock().unwrap_or_else(PoisonError::into_inner));
+        while running.join_next().await.is_some() {}
     }
 
     /// Logs in while holding the slot, in a task of its own.
@@ -158,8 +177,8 @@ impl Session {
         credentials: Credentials,
         replacing: bool,
     ) -> Result<Arc<Established>, Error> {
-        if let Some(refused) = slot.refused.as_ref().filter(|was| was.credentials.same(&credentials))
-            && let Some(rest) = HOLD.checked_sub(refused.at.elapsed())
+        if let Some(refused) = &slot.refused
+            && let Some(rest) = refused.rest(&credentials, Instant::now())
         {
             let user = credentials.user().to_owned();
             self.wire.metrics().login("held");
@@ -220,5 +239,24 @@ async fn settle(
             }
             Err(error)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Credentials, HOLD, Instant, Refused};
+
+    #[test]
+    fn refused_credentials_rest_until_they_change_or_the_time_is_over() {
+        let wrong = Credentials::password("csi@vsphere.local", "wrong");
+        let at = Instant::now();
+        let refused = Refused { credentials: wrong.clone(), at };
+        assert_eq!(refused.rest(&wrong, at), Some(HOLD));
+        assert_eq!(refused.rest(&wrong, at + HOLD), None);
+        let corrected = Credentials::password("csi@vsphere.local", "right");
+        assert_eq!(refused.rest(&corrected, at), None);
+        let other = Credentials::password("cpi@vsphere.local", "wrong");
+        assert_eq!(refused.rest(&other, at), None);
+        assert!(HOLD.as_secs() >= 180);
     }
 }

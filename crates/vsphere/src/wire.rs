@@ -50,13 +50,6 @@ pub(crate) struct Wire {
     operations: (u32, AtomicU64),
 }
 
-/// What an answer brought besides its values.
-#[derive(Debug, Default)]
-pub(crate) struct Returned {
-    /// The session cookie, if the answer sets one.
-    pub(crate) cookie: Option<String>,
-}
-
 impl Wire {
     pub(crate) fn new(settings: &Settings) -> Result<Self, InvalidSettings> {
         let http = Http::new(&settings.endpoint, &settings.trust, &settings.user_agent)?;
@@ -99,8 +92,22 @@ impl Wire {
         on: &Ref<K>,
         method: &M,
         take: impl FnMut(&mut Reader<'_>, &Element<'_>) -> Result<(), Malformed>,
-    ) -> Result<Returned, Error> {
-        self.available::<M>(session.release)?;
+    ) -> Result<(), Error> {
+        self.call_for_cookie(session, service, on, method, take).await.1
+    }
+
+    /// The same, with the session cookie that the answer sets; it may come though the rest of the answer does not.
+    pub(crate) async fn call_for_cookie<M: Method, K: IsA<M::On>>(
+        &self,
+        session: In<'_>,
+        service: Service,
+        on: &Ref<K>,
+        method: &M,
+        take: impl FnMut(&mut Reader<'_>, &Element<'_>) -> Result<(), Malformed>,
+    ) -> (Option<String>, Result<(), Error>) {
+        if let Err(error) = self.available::<M>(session.release) {
+            return (None, Err(error));
+        }
         let operation = self.operation();
         let body = envelope(session, &operation, service, on, method);
         let sending = self.exchange(session, service, body, self.timeout);
@@ -109,10 +116,12 @@ impl Wire {
         let reply = sending.await;
         drop(permit);
         self.metrics.answered(M::NAME, started.elapsed());
-        self.conclude(M::NAME, operation, started, reply.and_then(|reply| read(reply, take)))
+        let cookie = reply.as_ref().ok().and_then(session_cookie);
+        let read = reply.and_then(|reply| read(reply, take));
+        (cookie, self.conclude(M::NAME, operation, started, read))
     }
 
-    /// The same for a call that vCenter answers when something happens: it takes no slot, is not measured,
+    /// The same as [`call`](Self::call) for a call that vCenter answers when something happens: it takes no slot, is not measured,
     /// and may take `patience` more than any other.
     pub(crate) async fn long_poll<M: Method, K: IsA<M::On>>(
         &self,
@@ -121,7 +130,7 @@ impl Wire {
         method: &M,
         patience: Duration,
         take: impl FnMut(&mut Reader<'_>, &Element<'_>) -> Result<(), Malformed>,
-    ) -> Result<Returned, Error> {
+    ) -> Result<(), Error> {
         let operation = self.operation();
         let body = envelope(session, &operation, Service::Vim, on, method);
         let limit = self.timeout + patience;
@@ -254,14 +263,13 @@ fn envelope<M: Method, K: Kind>(
 fn read(
     reply: Reply,
     take: impl FnMut(&mut Reader<'_>, &Element<'_>) -> Result<(), Malformed>,
-) -> Result<Returned, Cause> {
+) -> Result<(), Cause> {
     if reply.status != StatusCode::OK && reply.status != StatusCode::INTERNAL_SERVER_ERROR {
         return Err(Cause::Status(reply.status.as_u16()));
     }
-    let cookie = session_cookie(&reply);
     let text = reply.text?;
     match soap::answer(&text, take) {
-        Ok(Answer::Returned) => Ok(Returned { cookie }),
+        Ok(Answer::Returned) => Ok(()),
         Ok(Answer::Fault(fault)) => Err(Cause::Fault(fault)),
         Err(_) if reply.status == StatusCode::INTERNAL_SERVER_ERROR => Err(Cause::Status(500)),
         Err(malformed) => Err(Cause::Malformed(malformed)),

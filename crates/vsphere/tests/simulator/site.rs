@@ -1,6 +1,6 @@
 //! A simulator and connections to it.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use lab::{
     VCenter, VCenterSpec,
@@ -66,4 +66,32 @@ pub(crate) async fn sessions(vcenter: &VCenter, user: &str) -> usize {
         .iter()
         .filter(|session| session["user"].as_str().unwrap_or_default().to_lowercase().starts_with(&name))
         .count()
+}
+
+/// A vCenter with made up VMs besides the three of the default world.
+pub(crate) async fn generated(vms: u32) -> VCenter {
+    let spec = VCenterSpec { generated_vms: vms, ..VCenterSpec::default() };
+    VCenter::start(&spec).await.unwrap()
+}
+
+/// Asks until the answer is yes; a minute is long enough for everything.
+pub(crate) async fn wait_for(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    let asking = async {
+        while !holds().await {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    assert!(tokio::time::timeout(LIMIT, asking).await.is_ok(), "not within a minute: {what}");
+}
+
+/// How often SOAP methods were called, by name.
+pub(crate) async fn calls(vcenter: &VCenter) -> BTreeMap<String, u64> {
+    let state = vcenter.control().state_as_json().await.unwrap();
+    let listed = state["calls"]["calls"].as_array().or_else(|| state["calls"].as_array()).unwrap();
+    let mut calls = BTreeMap::new();
+    for call in listed {
+        let name = call["method"].as_str().unwrap().to_owned();
+        *calls.entry(name).or_default() += call["count"].as_u64().unwrap();
+    }
+    calls
 }

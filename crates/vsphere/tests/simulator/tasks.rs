@@ -1,0 +1,138 @@
+//! Waiting for tasks.
+
+use std::time::Duration;
+
+use lab::{
+    VCenter,
+    vcenter::{ADMINISTRATOR, Fault, Moment},
+};
+use vsphere::{
+    connection::Connection,
+    error::{Cause, Error},
+    object,
+    reference::Ref,
+    soap::Service,
+    types::{CancelTask, PowerOffVm, Task, VirtualMachine},
+};
+
+use crate::site::{LIMIT, administrator, calls, generated, sessions, vcenter, wait_for};
+
+object! {
+    /// A VM's name.
+    struct Named: VirtualMachine {
+        name: String = "name",
+    }
+}
+
+async fn power_off(connection: &Connection, name: &str) -> Ref<Task> {
+    let vms: Vec<Named> = connection.list().await.unwrap();
+    let vm = vms.iter().find(|vm| vm.name == name).unwrap();
+    connection.call(&vm.reference, &PowerOffVm {}).await.unwrap()
+}
+
+/// A task that runs until somebody cancels it.
+async fn endless(vcenter: &VCenter, connection: &Connection) -> Ref<Task> {
+    let mut fault = Fault::next("PowerOffVM_Task", "");
+    (fault.fault, fault.at) = (None, Moment::Never);
+    vcenter.control().fail(&fault).await.unwrap();
+    power_off(connection, "node-1").await
+}
+
+#[tokio::test]
+async fn a_failed_task_has_its_fault() {
+    let vcenter = vcenter().await;
+    let connection = administrator(&vcenter);
+    let task = power_off(&connection, "old-vm").await;
+    let error = connection.wait::<()>(&task, Service::Vim, LIMIT).await.unwrap_err();
+    assert_eq!(error.fault().unwrap().type_name(), "InvalidPowerState", "{error}");
+    assert!(error.fault().unwrap().is_a("InvalidState"));
+}
+
+#[tokio::test]
+async fn a_thousand_tasks_are_awaited_with_a_handful_of_requests() {
+    let vcenter = generated(1000).await;
+    let connection = administrator(&vcenter);
+    let vms: Vec<Named> = connection.list().await.unwrap();
+    let mut tasks = Vec::new();
+    for vm in &vms {
+        tasks.push(connection.call(&vm.reference, &PowerOffVm {}).await.unwrap());
+    }
+    let before = calls(&vcenter).await;
+    let waits = tasks.iter().map(|task| connection.wait::<()>(task, Service::Vim, LIMIT));
+    let ended = futures::future::join_all(waits).await;
+    let off = ended.iter().filter(|result| result.is_ok()).count();
+    assert!(off >= 1000, "{off} of {}", ended.len());
+    let after = calls(&vcenter).await;
+    let requests = after.values().sum::<u64>() - before.values().sum::<u64>();
+    assert!(requests < 60, "{requests} requests for {} tasks", tasks.len());
+}
+
+#[tokio::test]
+async fn after_the_deadline_the_task_is_still_the_callers() {
+    let vcenter = vcenter().await;
+    let connection = administrator(&vcenter);
+    let task = endless(&vcenter, &connection).await;
+    let limit = Duration::from_millis(200);
+    let error = connection.wait::<()>(&task, Service::Vim, limit).await.unwrap_err();
+    let Error::Unfinished { task: same, .. } = &error else { panic!("{error}") };
+    assert_eq!(*same, task);
+    assert!(error.to_string().contains(task.value()), "{error}");
+
+    let waiting = connection.wait::<()>(same, Service::Vim, LIMIT);
+    let cancelled = async { connection.call(&task, &CancelTask {}).await.unwrap() };
+    let (result, ()) = tokio::join!(waiting, cancelled);
+    assert_eq!(result.unwrap_err().fault().unwrap().type_name(), "RequestCanceled");
+}
+
+#[tokio::test]
+async fn a_session_that_ends_while_a_task_runs_is_not_noticed() {
+    let vcenter = vcenter().await;
+    let connection = administrator(&vcenter);
+    let task = endless(&vcenter, &connection).await;
+    let other = administrator(&vcenter);
+    let waiting = connection.wait::<()>(&task, Service::Vim, LIMIT);
+    let meanwhile = async {
+        wait_for("the task is watched", async || {
+            calls(&vcenter).await.contains_key("WaitForUpdatesEx")
+        })
+        .await;
+        vcenter.control().expire_sessions().await.unwrap();
+        other.call(&task, &CancelTask {}).await.unwrap();
+    };
+    let (result, ()) = tokio::join!(waiting, meanwhile);
+    assert_eq!(result.unwrap_err().fault().unwrap().type_name(), "RequestCanceled");
+    other.close().await;
+    connection.close().await;
+    assert_eq!(sessions(&vcenter, ADMINISTRATOR.0).await, 0);
+}
+
+#[tokio::test]
+async fn a_task_that_vcenter_forgot_is_unfinished() {
+    let vcenter = vcenter().await;
+    let connection = administrator(&vcenter);
+    let task = endless(&vcenter, &connection).await;
+    let restarted = async {
+        wait_for("the task is watched", async || {
+            calls(&vcenter).await.contains_key("WaitForUpdatesEx")
+        })
+        .await;
+        vcenter.control().restart(100).await.unwrap();
+    };
+    let (result, ()) =
+        tokio::join!(connection.wait::<()>(&task, Service::Vim, LIMIT), restarted);
+    let error = result.unwrap_err();
+    assert!(matches!(error.failure().cause, Cause::TaskLost), "{error}");
+}
+
+#[tokio::test]
+async fn tasks_are_polled_together_when_the_view_does_not_work() {
+    let vcenter = vcenter().await;
+    let connection = administrator(&vcenter);
+    let broken = Fault { count: 0, ..Fault::next("CreateListView", "NotSupported") };
+    vcenter.control().fail(&broken).await.unwrap();
+    for name in ["node-1", "node-2"] {
+        let task = power_off(&connection, name).await;
+        connection.wait::<()>(&task, Service::Vim, LIMIT).await.unwrap();
+    }
+    assert!(!calls(&vcenter).await.contains_key("WaitForUpdatesEx"));
+}
