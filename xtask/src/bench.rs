@@ -12,6 +12,7 @@ use lab::{ControlPlane, Lab, Progress, Spec, VCenter, VCenterSpec, World, compon
 use serde_json::{Value, json};
 
 use crate::{
+    bench_vsphere::{self, BenchVsphere},
     interrupt::interruptible,
     lab_commands,
     output::{complain, say, table},
@@ -32,6 +33,8 @@ pub(crate) enum Bench {
     },
     /// How quick the vCenter simulator is, and what it weighs; needs no root
     Vcenter,
+    /// Our vCenter client beside govmomi's; needs no root
+    Vsphere(BenchVsphere),
 }
 
 pub(crate) fn run(command: &Bench) -> Result<()> {
@@ -46,6 +49,7 @@ pub(crate) fn run(command: &Bench) -> Result<()> {
             report("lab", &figures)
         }
         Bench::Vcenter => report("vcenter", &interruptible(vcenter_figures())?),
+        Bench::Vsphere(arguments) => interruptible(bench_vsphere::run(arguments)),
     }
 }
 

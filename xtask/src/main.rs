@@ -1,6 +1,7 @@
 //! The project's own commands, behind `cargo xtask`. The Makefile calls these and nothing else.
 
 mod bench;
+mod bench_vsphere;
 mod demo;
 mod e2e;
 mod interrupt;

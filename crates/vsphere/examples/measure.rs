@@ -1,0 +1,122 @@
+//! What `cargo xtask bench vsphere` measures: reads, watches and tasks of a vCenter, one JSON line each.
+//!
+//! `measure read URL CA_FILE USER REPEAT`, `measure watch URL CA_FILE USER`, `measure tasks URL CA_FILE USER`;
+//! the password is in `VSPHERE_PASSWORD`. It ends when standard input ends, so that somebody can look at
+//! its memory and CPU time before.
+
+use std::{
+    io::{self, Read, Write},
+    time::Instant,
+};
+
+use anyhow::{Context, Result, bail};
+use futures::StreamExt;
+use vsphere::{
+    connection::{Connection, Settings},
+    object,
+    session::Credentials,
+    soap::Service,
+    tls::{Roots, Trust},
+    types::{GuestNicInfo, HostSystem, PowerOffVm, VirtualMachine},
+    watch::Change,
+};
+
+object! {
+    /// The ten properties that govmomi's program reads, too.
+    struct Vm: VirtualMachine {
+        name: String = "name",
+        power: String = "runtime.powerState",
+        host: Option<vsphere::reference::Ref<HostSystem>> = "runtime.host",
+        uuid: Option<String> = "config.uuid",
+        instance_uuid: Option<String> = "config.instanceUuid",
+        ip: Option<String> = "guest.ipAddress",
+        nics: Vec<GuestNicInfo> = "guest.net",
+        tools: Option<String> = "guest.toolsRunningStatus",
+        hardware: Option<String> = "config.version",
+        cpus: Option<i32> = "config.hardware.numCPU",
+    }
+}
+
+fn main() -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(run())
+}
+
+async fn run() -> Result<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [mode, url, authority, user, rest @ ..] = arguments.as_slice() else {
+        bail!("usage: measure read|watch|tasks URL CA_FILE USER [REPEAT]");
+    };
+    let password = std::env::var("VSPHERE_PASSWORD").context("VSPHERE_PASSWORD is not set")?;
+    let trust = Trust::Verify { roots: Roots::File(authority.into()), thumbprint: None };
+    let settings =
+        Settings { trust, ..Settings::new(url.parse()?, Credentials::password(user, password)) };
+    let connection = Connection::new(&settings)?;
+    match mode.as_str() {
+        "read" => read(&connection, rest.first().map_or(Ok(1), |repeat| repeat.parse())?).await?,
+        "watch" => return watch(&connection).await,
+        "tasks" => tasks(&connection).await?,
+        other => bail!("{other} is none of read, watch, tasks"),
+    }
+    io::stdin().read_to_end(&mut Vec::new())?;
+    connection.close().await;
+    Ok(())
+}
+
+/// One line, at once.
+fn say(line: &str) -> Result<()> {
+    let mut out = io::stdout().lock();
+    writeln!(out, "{line}")?;
+    Ok(out.flush()?)
+}
+
+async fn read(connection: &Connection, repeat: usize) -> Result<()> {
+    let (mut seconds, mut vms) = (Vec::new(), Vec::new());
+    for _ in 0..repeat {
+        drop(std::mem::take(&mut vms));
+        let started = Instant::now();
+        vms = connection.list::<Vm>().await?;
+        seconds.push(started.elapsed().as_secs_f64());
+    }
+    say(&serde_json::json!({"vms": vms.len(), "seconds": seconds}).to_string())
+}
+
+/// Says when everything is known, then the name of each VM that changed, until it is ended.
+async fn watch(connection: &Connection) -> Result<()> {
+    let mut known = std::collections::HashMap::new();
+    let mut watch = connection.watch::<Vm>();
+    while let Some(change) = watch.next().await {
+        match change? {
+            Change::Entered(vm) => drop(known.insert(vm.reference.upcast(), vm)),
+            Change::Changed(delta) => {
+                if let Some(vm) = known.get_mut(&delta.reference()) {
+                    delta.apply(vm);
+                    say(&serde_json::json!({"changed": vm.name, "power": vm.power}).to_string())?;
+                }
+            }
+            Change::Left(reference) => drop(known.remove(&reference)),
+            Change::Synced => say(&serde_json::json!({"vms": known.len()}).to_string())?,
+        }
+    }
+    Ok(())
+}
+
+/// Starts a task for each of the first thousand VMs, then waits for all of them at once.
+async fn tasks(connection: &Connection) -> Result<()> {
+    let vms: Vec<Vm> = connection.list().await?;
+    let mut tasks = Vec::new();
+    for vm in vms.iter().filter(|vm| vm.power == "poweredOn").take(1000) {
+        tasks.push(connection.call(&vm.reference, &PowerOffVm {}).await?);
+    }
+    say(&serde_json::json!({"started": tasks.len()}).to_string())?;
+    let mut line = String::new();
+    io::stdin().read_line(&mut line)?;
+    let started = Instant::now();
+    let limit = std::time::Duration::from_secs(120);
+    let waits = tasks.iter().map(|task| connection.wait::<()>(task, Service::Vim, limit));
+    for ended in futures::future::join_all(waits).await {
+        ended?;
+    }
+    let seconds = started.elapsed().as_secs_f64();
+    say(&serde_json::json!({"tasks": tasks.len(), "seconds": seconds}).to_string())
+}
