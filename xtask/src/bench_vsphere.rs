@@ -146,8 +146,7 @@ impl Program {
     fn memory_mb(&self, key: &str) -> Result<f64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
         let line = status.lines().find_map(|line| line.strip_prefix(key)).context("no memory")?;
-        let kilobytes: f64 =
-            line.split_whitespace().next().context("no memory")?.parse()?;
+        let kilobytes: f64 = line.split_whitespace().next().context("no memory")?.parse()?;
         Ok(kilobytes * 1024.0 / 1e6)
     }
 }
@@ -192,7 +191,12 @@ fn ratios(costs: &[Cost]) -> Vec<Figure> {
     let ratio = |value: fn(&Cost) -> f64| of("vsphere", value) / of("govmomi, paged", value);
     vec![
         Figure("CPU beside govmomi, both paged", ratio(|cost| cost.cpu_seconds), "", Some(0.2)),
-        Figure("peak memory beside govmomi, both paged", ratio(|cost| cost.peak_rss_mb), "", Some(1.0 / 3.0)),
+        Figure(
+            "peak memory beside govmomi, both paged",
+            ratio(|cost| cost.peak_rss_mb),
+            "",
+            Some(1.0 / 3.0),
+        ),
         Figure("time beside govmomi, both paged", ratio(|cost| cost.seconds), "", None),
     ]
 }
@@ -229,7 +233,12 @@ async fn watch(ours_program: &Path, vcenter: &VCenter) -> Result<Vec<Figure>> {
         Figure("until a watch of 10,000 VMs is complete", synced, "s", None),
         Figure("memory of that watch", memory, "MB", Some(60.0)),
         Figure("its requests in 20 idle seconds besides the poll", other as f64, "", Some(0.0)),
-        Figure("a change reaches the stream, median of 40", median(delays.clone()), "ms", Some(100.0)),
+        Figure(
+            "a change reaches the stream, median of 40",
+            median(delays.clone()),
+            "ms",
+            Some(100.0),
+        ),
         Figure("the slowest of them", delays.iter().copied().fold(0.0, f64::max), "ms", None),
     ])
 }

@@ -2,8 +2,6 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tokio::time::Instant;
-
 use crate::{
     endpoint::Endpoint,
     error::{Cause, Error},
@@ -103,8 +101,9 @@ impl Connection {
     /// Logs out. Whoever still calls gets an error.
     pub async fn close(&self) {
         self.core.tasks.stop().await;
-        self.core.tags.forget(self).await;
         self.core.session.close().await;
+        // Last: as long as the session is open, somebody may open one for tags.
+        self.core.tags.forget(self).await;
     }
 
     /// Calls a method on an object.
@@ -189,6 +188,10 @@ impl Connection {
         &self.core.wire
     }
 
+    pub(crate) fn session(&self) -> &Session {
+        &self.core.session
+    }
+
     pub(crate) fn tag_session(&self) -> &TagSession {
         &self.core.tags
     }
@@ -209,7 +212,7 @@ impl Connection {
         method: &'static str,
         cause: Cause,
     ) -> Error {
-        let failure = self.core.wire.failure(method, String::new(), cause);
+        let failure = Box::new(self.core.wire.failure(method, String::new(), cause));
         Error::Unfinished { task: task.clone(), failure }
     }
 }
@@ -227,9 +230,4 @@ impl WeakConnection {
 /// Whether vCenter has forgotten the session.
 pub(crate) fn is_logged_out(error: &Error) -> bool {
     error.fault().is_some_and(|fault| fault.find("NotAuthenticated").is_some())
-}
-
-/// The time left until a deadline.
-pub(crate) fn left(deadline: Instant) -> Duration {
-    deadline.saturating_duration_since(Instant::now())
 }

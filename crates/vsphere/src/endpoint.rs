@@ -16,7 +16,9 @@ pub struct Endpoint {
 
 /// A text that names no vCenter.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is no address of a vCenter: {problem}; write a host, or host:port, such as vcenter.example:443")]
+#[error(
+    "{text:?} is no address of a vCenter: {problem}; write a host, or host:port, such as vcenter.example:443"
+)]
 pub struct InvalidEndpoint {
     text: String,
     problem: &'static str,

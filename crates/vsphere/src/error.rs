@@ -19,16 +19,16 @@ use crate::{
 pub enum Error {
     /// vCenter is in trouble that passes: call again, later.
     #[error("{0}; try again later")]
-    Retry(#[source] Failure),
+    Retry(#[source] Box<Failure>),
     /// vCenter does not let us in: the credentials must change.
     #[error("{0}")]
-    Login(#[source] Failure),
+    Login(#[source] Box<Failure>),
     /// What the call is about does not exist.
     #[error("{0}")]
-    NotFound(#[source] Failure),
+    NotFound(#[source] Box<Failure>),
     /// Somebody else uses what the call is about.
     #[error("{0}")]
-    InUse(#[source] Failure),
+    InUse(#[source] Box<Failure>),
     /// The user lacks a privilege.
     #[error("{failure}; {}", advice(.object.as_ref(), .privilege.as_deref()))]
     NoPermission {
@@ -38,11 +38,11 @@ pub enum Error {
         privilege: Option<String>,
         /// What was refused.
         #[source]
-        failure: Failure,
+        failure: Box<Failure>,
     },
     /// There is no room.
     #[error("{0}")]
-    NoSpace(#[source] Failure),
+    NoSpace(#[source] Box<Failure>),
     /// An argument is wrong: the same call never succeeds.
     #[error("{failure}{}", field.as_ref().map(|name| format!(" (argument {name})")).unwrap_or_default())]
     Invalid {
@@ -50,17 +50,17 @@ pub enum Error {
         field: Option<String>,
         /// What was refused.
         #[source]
-        failure: Failure,
+        failure: Box<Failure>,
     },
     /// The object is busy with something else: call again when that is done.
     #[error("{0}; try again when that is done")]
-    Busy(#[source] Failure),
+    Busy(#[source] Box<Failure>),
     /// Nobody answers, or nobody whom we trust. Whether the call was carried out is unknown.
     #[error("{0}")]
-    Unreachable(#[source] Failure),
+    Unreachable(#[source] Box<Failure>),
     /// vCenter said no, for a reason that no program can act on.
     #[error("{0}")]
-    Refused(#[source] Failure),
+    Refused(#[source] Box<Failure>),
     /// A task that was started has not told its outcome: look at the world before trying again.
     #[error("{failure}; task {task} may still change things")]
     Unfinished {
@@ -68,7 +68,7 @@ pub enum Error {
         task: Ref<Task>,
         /// Why nobody waits any more.
         #[source]
-        failure: Failure,
+        failure: Box<Failure>,
     },
 }
 
@@ -116,7 +116,9 @@ pub enum Cause {
     #[error("{0}")]
     Fault(#[source] Box<Fault>),
     /// The host's name leads nowhere.
-    #[error("the host {host} cannot be found ({problem}); check its spelling and the DNS of this machine")]
+    #[error(
+        "the host {host} cannot be found ({problem}); check its spelling and the DNS of this machine"
+    )]
     UnknownHost {
         /// The name.
         host: String,
@@ -124,7 +126,9 @@ pub enum Cause {
         problem: String,
     },
     /// Nobody listens.
-    #[error("nobody answers at {address} ({problem}); check host and port (vCenter's is 443) and firewalls")]
+    #[error(
+        "nobody answers at {address} ({problem}); check host and port (vCenter's is 443) and firewalls"
+    )]
     NoConnection {
         /// Host and port.
         address: String,
@@ -163,7 +167,9 @@ pub enum Cause {
     #[error("no answer within {} s", .0.as_secs_f32())]
     Timeout(Duration),
     /// An HTTP status that is no answer to a call: a proxy, or a vCenter that starts.
-    #[error("HTTP status {0} instead of an answer: vCenter is starting or overloaded, or a proxy answered")]
+    #[error(
+        "HTTP status {0} instead of an answer: vCenter is starting or overloaded, or a proxy answered"
+    )]
     Status(u16),
     /// The answer is not what we agreed on.
     #[error("{0}")]
@@ -256,6 +262,7 @@ impl Error {
 
     /// The error of a failed call.
     pub(crate) fn from(failure: Failure) -> Self {
+        let failure = Box::new(failure);
         match &failure.cause {
             Cause::Fault(fault) => Self::by_fault(&fault.clone(), failure),
             Cause::Credentials { .. } => Self::Login(failure),
@@ -274,17 +281,18 @@ impl Error {
     }
 
     /// The first family that the fault, or what it wraps, belongs to decides.
-    fn by_fault(fault: &Fault, failure: Failure) -> Self {
+    fn by_fault(fault: &Fault, failure: Box<Failure>) -> Self {
         let has = |names: &[&str]| names.iter().any(|name| fault.find(name).is_some());
+        // NotAuthenticated is a NoPermission by inheritance, and something else by remedy.
+        if has(&["InvalidLogin", "NotAuthenticated", "InvalidCredential", "FailedAuthentication"]) {
+            return Self::Login(failure);
+        }
         if let Some(fault) = fault.find("NoPermission") {
             return Self::NoPermission {
                 object: object_of(fault),
                 privilege: privilege_of(fault),
                 failure,
             };
-        }
-        if has(&["InvalidLogin", "NotAuthenticated", "InvalidCredential", "FailedAuthentication"]) {
-            return Self::Login(failure);
         }
         if has(NOT_FOUND) {
             return Self::NotFound(failure);
@@ -306,8 +314,13 @@ impl Error {
     }
 }
 
-const NOT_FOUND: &[&str] =
-    &["ManagedObjectNotFound", "NotFound", "FileNotFound", "CnsVolumeNotFoundFault", "CnsSnapshotNotFoundFault"];
+const NOT_FOUND: &[&str] = &[
+    "ManagedObjectNotFound",
+    "NotFound",
+    "FileNotFound",
+    "CnsVolumeNotFoundFault",
+    "CnsSnapshotNotFoundFault",
+];
 const NO_SPACE: &[&str] = &["NoDiskSpace", "InsufficientStorageSpace", "OutOfBounds"];
 const INVALID: &[&str] = &[
     "InvalidArgument",

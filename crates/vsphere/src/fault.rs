@@ -20,7 +20,7 @@ pub struct Fault {
     type_name: String,
     message: String,
     fields: Vec<(String, String)>,
-    cause: Option<Box<Fault>>,
+    cause: Option<Box<Self>>,
 }
 
 impl Fault {

@@ -44,7 +44,11 @@ pub(crate) struct Reply {
 }
 
 impl Http {
-    pub(crate) fn new(endpoint: &Endpoint, trust: &Trust, agent: &str) -> Result<Self, InvalidTrust> {
+    pub(crate) fn new(
+        endpoint: &Endpoint,
+        trust: &Trust,
+        agent: &str,
+    ) -> Result<Self, InvalidTrust> {
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
         tcp.set_connect_timeout(Some(CONNECT));
@@ -85,7 +89,8 @@ impl Http {
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        let request = request.body(Full::new(Bytes::from(body))).map_err(|error| self.broken(&error))?;
+        let request =
+            request.body(Full::new(Bytes::from(body))).map_err(|error| self.broken(&error))?;
         let started = tokio::time::Instant::now();
         let response = match tokio::time::timeout(limit, self.client.request(request)).await {
             Err(_) => return Err(Cause::Timeout(limit)),
@@ -101,7 +106,8 @@ impl Http {
     }
 
     async fn read(&self, body: Incoming) -> Result<String, Cause> {
-        let bytes = Limited::new(body, LONGEST).collect().await.map_err(|error| self.broken(&*error))?;
+        let bytes =
+            Limited::new(body, LONGEST).collect().await.map_err(|error| self.broken(&*error))?;
         // One allocation moves from the wire to the reader.
         String::from_utf8(Vec::from(bytes.to_bytes())).map_err(|error| self.broken(&error))
     }

@@ -1,5 +1,6 @@
 //! A small, typed, async client of vCenter.
 
+pub mod authorization;
 pub mod connection;
 pub mod endpoint;
 pub mod error;
@@ -11,6 +12,7 @@ pub mod property;
 pub mod reference;
 pub mod session;
 pub mod soap;
+pub mod sso;
 pub mod sts;
 pub mod tags;
 pub mod task;

@@ -8,7 +8,7 @@ use crate::{
     error::{Cause, Error},
     reference::Ref,
     session::Credentials,
-    soap::Service,
+    soap::{self, Service},
     sts,
     types::{
         Login, LoginByToken, Logout, RetrieveServiceContent, ServiceContent, ServiceInstance,
@@ -27,6 +27,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub(crate) struct Established {
     cookie: String,
+    /// How calls about sessions name this one; the cookie's value does not work there.
+    pub(crate) key: String,
     /// Who vCenter says we are: `VSPHERE.LOCAL\csi`.
     pub(crate) user: String,
     pub(crate) content: ServiceContent,
@@ -57,7 +59,7 @@ pub(crate) async fn login(wire: &Wire, credentials: &Credentials) -> Result<Esta
     })
     .await?;
     let manager = session_manager(&content);
-    let (user, cookie) = match credentials {
+    let (answer, cookie) = match credentials {
         Credentials::Password { user, password } => {
             let login = Login {
                 user_name: user.clone(),
@@ -66,20 +68,26 @@ pub(crate) async fn login(wire: &Wire, credentials: &Credentials) -> Result<Esta
             };
             open(wire, anonymous, &manager, &login).await
         }
-        Credentials::Token(token) => {
-            let security = token.header();
-            let session = In { security: Some(security.expose_secret()), ..anonymous };
-            open(wire, session, &manager, &LoginByToken { locale: None }).await
-        }
-        Credentials::Certificate(pair) => {
-            let token = sts::issue_by_certificate(wire, pair).await?;
-            let security = token.header();
-            let session = In { security: Some(security.expose_secret()), ..anonymous };
-            open(wire, session, &manager, &LoginByToken { locale: None }).await
-        }
+        Credentials::Token(token) => open_by_token(wire, anonymous, &manager, token).await,
+        Credentials::Certificate(pair) => match sts::issue_by_certificate(wire, pair).await {
+            Ok(token) => open_by_token(wire, anonymous, &manager, &token).await,
+            Err(error) => Err(error),
+        },
     }
     .map_err(|error| refused(error, credentials))?;
-    Ok(Established { cookie, user, content, release })
+    Ok(Established { cookie, key: answer.key, user: answer.user_name, content, release })
+}
+
+async fn open_by_token(
+    wire: &Wire,
+    anonymous: In<'_>,
+    manager: &Ref<SessionManager>,
+    token: &sts::Token,
+) -> Result<(UserSession, String), Error> {
+    let login = LoginByToken { locale: None };
+    let security = token.header(&soap::secured(anonymous.release, Service::Vim, manager, &login));
+    let session = In { security: Some(security.expose_secret()), ..anonymous };
+    open(wire, session, manager, &login).await
 }
 
 /// Calls a method that opens a session.
@@ -88,11 +96,11 @@ async fn open<M: Method<On = SessionManager, Answer = UserSession>>(
     session: In<'_>,
     manager: &Ref<SessionManager>,
     method: &M,
-) -> Result<(String, String), Error> {
+) -> Result<(UserSession, String), Error> {
     let mut answer = UserSession::default();
     let take = |reader: &mut Reader<'_>, value: &Element<'_>| answer.absorb(reader, value);
     match wire.call_for_cookie(session, Service::Vim, manager, method, take).await {
-        (Some(cookie), Ok(())) => Ok((answer.user_name, cookie)),
+        (Some(cookie), Ok(())) => Ok((answer, cookie)),
         (None, Ok(())) => {
             Err(wire.error(M::NAME, Cause::Malformed(Malformed::new("no session cookie"))))
         }
@@ -106,7 +114,7 @@ async fn open<M: Method<On = SessionManager, Answer = UserSession>>(
 }
 
 /// Says who was refused: vCenter's own sentence does not.
-fn refused(error: Error, credentials: &Credentials) -> Error {
+pub(crate) fn refused(error: Error, credentials: &Credentials) -> Error {
     match error {
         Error::Login(mut failure) => {
             let user = credentials.user().to_owned();
@@ -145,7 +153,8 @@ async fn versions(wire: &Wire, path: &str) -> Result<Vec<String>, Error> {
     let Some(document) = wire.document("ServiceVersions", path).await? else {
         return Ok(Vec::new());
     };
-    listed(&document).map_err(|malformed| wire.error("ServiceVersions", Cause::Malformed(malformed)))
+    listed(&document)
+        .map_err(|malformed| wire.error("ServiceVersions", Cause::Malformed(malformed)))
 }
 
 /// All `<version>` elements, wherever they are.

@@ -9,8 +9,7 @@ use prometheus_client::{
 };
 
 /// From a millisecond to the longest timeout.
-const BUCKETS: [f64; 12] =
-    [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0, 120.0];
+const BUCKETS: [f64; 12] = [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0, 120.0];
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Call {
@@ -76,7 +75,11 @@ impl Metrics {
             "Calls that failed, by method and remedy",
             metrics.failures.clone(),
         );
-        registry.register("vsphere_logins", "Attempts to log in, by result", metrics.logins.clone());
+        registry.register(
+            "vsphere_logins",
+            "Attempts to log in, by result",
+            metrics.logins.clone(),
+        );
         registry.register(
             "vsphere_open_sessions",
             "Sessions that are logged in",

@@ -11,9 +11,9 @@ use crate::{
     reference::{IsA, Kind, Ref},
     soap::Service,
     types::{
-        AnySelectionSpec, ContinueRetrievePropertiesEx, CreateContainerView, DestroyView, ManagedEntity,
-        ManagedObject, ObjectSpec, PropertyFilterSpec, PropertySpec, RetrieveOptions,
-        RetrievePropertiesEx, TraversalSpec, View,
+        AnySelectionSpec, ContinueRetrievePropertiesEx, CreateContainerView, DestroyView,
+        ManagedEntity, ManagedObject, ObjectSpec, PropertyFilterSpec, PropertySpec,
+        RetrieveOptions, RetrievePropertiesEx, TraversalSpec, View,
     },
     xml::{Element, FromXml, Malformed, Reader},
 };

@@ -127,6 +127,22 @@ impl Session {
         self.login(slot, credentials, false).await
     }
 
+    /// The credentials for a login at another of vCenter's services: this session was opened with them, and
+    /// nobody has refused them since. An attempt elsewhere counts towards locking the account, too.
+    pub(crate) async fn accepted(&self) -> Result<Credentials, Error> {
+        self.get().await?;
+        let slot = self.slot.lock().await;
+        let credentials = self.credentials.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        self.held(&slot, &credentials)?;
+        Ok(credentials)
+    }
+
+    /// Another service refused these credentials; they changed after this session was opened.
+    pub(crate) async fn refuse(&self, credentials: Credentials) {
+        self.wire.metrics().login("refused");
+        self.slot.lock().await.refused = Some(Refused { credentials, at: Instant::now() });
+    }
+
     /// Forgets a session that vCenter does not know any more. It is logged out all the same: should
     /// vCenter only have said so, nothing is left behind.
     pub(crate) async fn forget(&self, expired: &Arc<Established>) {
@@ -177,13 +193,7 @@ impl Session {
         credentials: Credentials,
         replacing: bool,
     ) -> Result<Arc<Established>, Error> {
-        if let Some(refused) = &slot.refused
-            && let Some(rest) = refused.rest(&credentials, Instant::now())
-        {
-            let user = credentials.user().to_owned();
-            self.wire.metrics().login("held");
-            return Err(self.wire.error("Login", Cause::Credentials { user, held: Some(rest) }));
-        }
+        self.held(&slot, &credentials)?;
         let wire = Arc::clone(&self.wire);
         let (sender, receiver) = oneshot::channel();
         self.run(async move {
@@ -196,7 +206,20 @@ impl Session {
         receiver.await.unwrap_or_else(|_| Err(self.wire.error("Login", Cause::Closed)))
     }
 
-    fn run(&self, work: impl Future<Output = ()> + Send + 'static) {
+    /// Keeps credentials from being tried again soon after they were refused.
+    fn held(&self, slot: &Slot, credentials: &Credentials) -> Result<(), Error> {
+        if let Some(refused) = &slot.refused
+            && let Some(rest) = refused.rest(credentials, Instant::now())
+        {
+            let user = credentials.user().to_owned();
+            self.wire.metrics().login("held");
+            return Err(self.wire.error("Login", Cause::Credentials { user, held: Some(rest) }));
+        }
+        Ok(())
+    }
+
+    /// Carries something through even if the call that wanted it is given up.
+    pub(crate) fn run(&self, work: impl Future<Output = ()> + Send + 'static) {
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         while running.try_join_next().is_some() {}
         running.spawn(work);

@@ -77,6 +77,14 @@ const OPEN: &str = concat!(
 );
 const CLOSE: &str = "</soapenv:Body></soapenv:Envelope>";
 
+/// The start tag of a body that a security header speaks of, with all namespaces that it uses, as a signature
+/// over it wants them.
+const SECURED_BODY: &str = concat!(
+    r#"<soapenv:Body xmlns:soapenv="http://schemas.xmlsoap.org/soap/envelope/""#,
+    r#" xmlns:wsu="http://docs.oasis-open.org/wss/2004/01/oasis-200401-wss-wssecurity-utility-1.0.xsd""#,
+    r#" wsu:Id="body">"#
+);
+
 /// The request that calls a method.
 pub(crate) fn request<M: Method, K: Kind>(
     header: Header<'_>,
@@ -87,12 +95,33 @@ pub(crate) fn request<M: Method, K: Kind>(
 ) -> String {
     let mut writer = Writer::new(release);
     open(&mut writer, header);
-    writer.open_with(M::NAME, &[("xmlns", service.namespace())]);
-    on.to_xml(&mut writer, "_this");
-    method.arguments(&mut writer);
-    writer.close(M::NAME);
+    call(&mut writer, service, on, method);
     writer.verbatim(CLOSE);
     writer.finish()
+}
+
+/// The body of the request that calls a method below a security header, to be signed.
+pub(crate) fn secured<M: Method, K: Kind>(
+    release: Release,
+    service: Service,
+    on: &Ref<K>,
+    method: &M,
+) -> String {
+    let mut writer = Writer::new(release);
+    call(&mut writer, service, on, method);
+    secured_body(&writer.finish())
+}
+
+/// The body with this content below a security header.
+pub(crate) fn secured_body(content: &str) -> String {
+    format!("{SECURED_BODY}{content}</soapenv:Body>")
+}
+
+fn call<M: Method, K: Kind>(writer: &mut Writer, service: Service, on: &Ref<K>, method: &M) {
+    writer.open_with(M::NAME, &[("xmlns", service.namespace())]);
+    on.to_xml(writer, "_this");
+    method.arguments(writer);
+    writer.close(M::NAME);
 }
 
 /// The request with a body that is XML already.
@@ -118,7 +147,10 @@ fn open(writer: &mut Writer, header: Header<'_>) {
         writer.verbatim(security);
     }
     writer.close("soapenv:Header");
-    writer.open("soapenv:Body");
+    match header.security {
+        Some(_) => writer.verbatim(SECURED_BODY),
+        None => writer.open("soapenv:Body"),
+    }
 }
 
 /// What an answer holds.

@@ -84,7 +84,8 @@ impl Connection {
             Ok(Ok(Outcome::Ended(ended))) => *ended,
         };
         if ended.state == TaskInfoState::Error {
-            let fault = ended.error.unwrap_or_else(|| Fault::bare("MethodFault", "no reason given"));
+            let fault =
+                ended.error.unwrap_or_else(|| Fault::bare("MethodFault", "no reason given"));
             return Err(self.wire().error("Task", Cause::Fault(Box::new(fault))));
         }
         let Some(Fragment(xml)) = ended.result else {
@@ -294,7 +295,11 @@ impl Following {
     }
 
     /// Reads how tasks ended, those of one namespace with one request, and tells whoever waits.
-    async fn conclude(&mut self, connection: &Connection, ended: Vec<Ref<Task>>) -> Result<(), Error> {
+    async fn conclude(
+        &mut self,
+        connection: &Connection,
+        ended: Vec<Ref<Task>>,
+    ) -> Result<(), Error> {
         let mut by_service: HashMap<Service, Vec<Ref<Task>>> = HashMap::new();
         for task in ended {
             if let Some(waiter) = self.waiting.get(&task).and_then(|waiters| waiters.first()) {

@@ -261,10 +261,16 @@ pub(crate) async fn own_collector(
     let shared = &session.content.property_collector;
     let wire = connection.wire();
     let mut collector = Ref::<PropertyCollector>::default();
-    wire.call(session.as_in(), Service::Vim, shared, &CreatePropertyCollector {}, |reader, value| {
-        collector = Ref::from_xml(reader, value)?;
-        Ok(())
-    })
+    wire.call(
+        session.as_in(),
+        Service::Vim,
+        shared,
+        &CreatePropertyCollector {},
+        |reader, value| {
+            collector = Ref::from_xml(reader, value)?;
+            Ok(())
+        },
+    )
     .await?;
     let filter = CreateFilter { spec, partial_updates: false };
     let filtered =

@@ -140,7 +140,11 @@ impl Wire {
     }
 
     /// A document that needs no session.
-    pub(crate) async fn document(&self, method: &'static str, path: &str) -> Result<Option<String>, Error> {
+    pub(crate) async fn document(
+        &self,
+        method: &'static str,
+        path: &str,
+    ) -> Result<Option<String>, Error> {
         let started = Instant::now();
         let reply = self.http.send(Verb::GET, path, &[], String::new(), self.timeout).await;
         let text = reply.and_then(|reply| match reply.status {
@@ -151,35 +155,37 @@ impl Wire {
         self.conclude(method, String::new(), started, text)
     }
 
-    /// Posts an envelope that is no method call, to a service that is not vmodl, and returns the answer's text.
-    pub(crate) async fn post(
+    /// Posts an envelope that is no method call, to a service that is not vmodl; `read` takes the answer's text.
+    pub(crate) async fn post<T>(
         &self,
         method: &'static str,
         path: &str,
         action: &str,
         body: String,
-    ) -> Result<String, Error> {
+        read: impl FnOnce(&str) -> Result<T, Cause>,
+    ) -> Result<T, Error> {
         let headers = [("content-type", "text/xml; charset=utf-8"), ("soapaction", action)];
         let _permit = self.slots.acquire().await;
         let started = Instant::now();
         let reply = self.http.send(Verb::POST, path, &headers, body, self.timeout).await;
         self.metrics.answered(method, started.elapsed());
-        let text = reply.and_then(|reply| match reply.status {
-            StatusCode::OK | StatusCode::INTERNAL_SERVER_ERROR => reply.text,
+        let value = reply.and_then(|reply| match reply.status {
+            StatusCode::OK | StatusCode::INTERNAL_SERVER_ERROR => read(&reply.text?),
             status => Err(Cause::Status(status.as_u16())),
         });
-        self.conclude(method, String::new(), started, text)
+        self.conclude(method, String::new(), started, value)
     }
 
-    /// A request to the REST API; `method` names it in metrics and errors.
-    pub(crate) async fn rest(
+    /// A request to the REST API; `method` names it in metrics and errors, `read` takes the answer.
+    pub(crate) async fn rest<T>(
         &self,
         method: &'static str,
         verb: Verb,
         path: &str,
         headers: &[(&'static str, &str)],
         body: String,
-    ) -> Result<Reply, Error> {
+        read: impl FnOnce(Reply) -> Result<T, Cause>,
+    ) -> Result<T, Error> {
         let operation = self.operation();
         let mut headers = headers.to_vec();
         headers.push(("x-request-id", &operation));
@@ -190,7 +196,7 @@ impl Wire {
         let started = Instant::now();
         let reply = self.http.send(verb, path, &headers, body, self.timeout).await;
         self.metrics.answered(method, started.elapsed());
-        self.conclude(method, operation.clone(), started, reply)
+        self.conclude(method, operation.clone(), started, reply.and_then(read))
     }
 
     async fn exchange(
@@ -202,7 +208,8 @@ impl Wire {
     ) -> Result<Reply, Cause> {
         let action = service.action(session.release);
         let cookie = session.cookie.map(|value| format!("vmware_soap_session={value}"));
-        let mut headers = vec![("content-type", "text/xml; charset=utf-8"), ("soapaction", &*action)];
+        let mut headers =
+            vec![("content-type", "text/xml; charset=utf-8"), ("soapaction", &*action)];
         if let Some(cookie) = &cookie {
             headers.push(("cookie", cookie));
         }
@@ -278,7 +285,8 @@ fn read(
 
 /// The session cookie that an answer sets.
 fn session_cookie(reply: &Reply) -> Option<String> {
-    let cookies = reply.headers.get_all("set-cookie").iter().filter_map(|value| value.to_str().ok());
+    let cookies =
+        reply.headers.get_all("set-cookie").iter().filter_map(|value| value.to_str().ok());
     cookies
         .filter_map(|cookie| cookie.strip_prefix("vmware_soap_session="))
         .filter_map(|rest| rest.split(';').next())

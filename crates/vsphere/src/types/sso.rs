@@ -57,6 +57,11 @@ crate::xml::data! {
         password_policy_service: Ref<SsoAdminPasswordPolicyService> = "passwordPolicyService",
     }
 
+    AdminSolutionDetails {
+        description: Option<String> = "description",
+        certificate: String = "certificate",
+    }
+
     PrincipalId {
         name: String = "name",
         domain: String = "domain",
@@ -74,6 +79,11 @@ crate::xml::method! {
         user_name: String = "userName",
         user_details: AdminPersonDetails = "userDetails",
         password: String = "password",
+    } -> ()
+
+    CreateLocalSolutionUser = "CreateLocalSolutionUser" on SsoAdminPrincipalManagementService at Sso {
+        user_name: String = "userName",
+        user_details: AdminSolutionDetails = "userDetails",
     } -> ()
 
     UpdateLocalPersonUserDetails = "UpdateLocalPersonUserDetails" on SsoAdminPrincipalManagementService at Sso {

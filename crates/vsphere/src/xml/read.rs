@@ -146,7 +146,8 @@ impl<'a> Reader<'a> {
     /// The element as text, tags included, to be read by somebody else.
     pub(crate) fn fragment(&mut self, of: &Element<'_>) -> Result<String, Malformed> {
         let name = of.start.name();
-        let inner = self.events.read_text(name).map_err(|error| self.malformed(error.to_string()))?;
+        let inner =
+            self.events.read_text(name).map_err(|error| self.malformed(error.to_string()))?;
         self.depth = of.depth - 1;
         let (name, attributes) = (name.into_inner(), of.start.attributes_raw());
         Ok(format!("<{name}{attributes}>{}</{name}>", inner.into_inner()))
@@ -215,7 +216,8 @@ impl Element<'_> {
         self.attribute(|key| key.ends_with(":nil")).is_some_and(|value| value == "true")
     }
 
-    fn attribute(&self, wanted: impl Fn(&str) -> bool) -> Option<Cow<'_, str>> {
+    /// The value of the first attribute whose name, prefix included, is wanted.
+    pub(crate) fn attribute(&self, wanted: impl Fn(&str) -> bool) -> Option<Cow<'_, str>> {
         let mut attributes = self.start.attributes();
         attributes
             .with_checks(false)

@@ -18,7 +18,8 @@ use vsphere::{
 };
 
 use crate::site::{
-    CPI, CSI, LIMIT, administrator, calls, connect, sessions, settings, vcenter, vcenter_of, wait_for,
+    CPI, CSI, LIMIT, administrator, calls, connect, sessions, settings, vcenter, vcenter_of,
+    wait_for,
 };
 
 object! {
@@ -70,7 +71,8 @@ async fn calls_at_once_share_one_login() {
 async fn a_session_that_ends_in_the_middle_of_a_list_is_not_noticed() {
     let vcenter = crate::site::generated(600).await;
     let connection = administrator(&vcenter);
-    let fault = Fault { skip: 1, ..Fault::next("ContinueRetrievePropertiesEx", "NotAuthenticated") };
+    let fault =
+        Fault { skip: 1, ..Fault::next("ContinueRetrievePropertiesEx", "NotAuthenticated") };
     vcenter.control().fail(&fault).await.unwrap();
     let vms: Vec<Named> = connection.list().await.unwrap();
     let mut names: Vec<&str> = vms.iter().map(|vm| vm.name.as_str()).collect();
@@ -105,10 +107,8 @@ async fn a_mistyped_new_password_does_not_end_a_session_that_works() {
     let vcenter = vcenter().await;
     let connection = connect(&vcenter, CSI);
     connection.time().await.unwrap();
-    let error = connection
-        .replace_credentials(Credentials::password(CSI.0, "mistyped"))
-        .await
-        .unwrap_err();
+    let error =
+        connection.replace_credentials(Credentials::password(CSI.0, "mistyped")).await.unwrap_err();
     assert!(matches!(error, Error::Login(_)), "{error}");
     connection.time().await.unwrap();
     vcenter.control().expire_sessions().await.unwrap();
@@ -183,8 +183,12 @@ async fn calls_logins_failures_and_sessions_are_counted() {
     prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
     let name = connection.vcenter();
     for line in [
-        format!("vsphere_call_duration_seconds_count{{vcenter=\"{name}\",method=\"CurrentTime\"}} 2"),
-        format!("vsphere_call_failures_total{{vcenter=\"{name}\",method=\"CurrentTime\",remedy=\"busy\"}} 1"),
+        format!(
+            "vsphere_call_duration_seconds_count{{vcenter=\"{name}\",method=\"CurrentTime\"}} 2"
+        ),
+        format!(
+            "vsphere_call_failures_total{{vcenter=\"{name}\",method=\"CurrentTime\",remedy=\"busy\"}} 1"
+        ),
         format!("vsphere_logins_total{{vcenter=\"{name}\",result=\"success\"}} 1"),
         format!("vsphere_open_sessions{{vcenter=\"{name}\"}} 1"),
     ] {

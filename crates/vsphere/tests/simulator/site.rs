@@ -64,7 +64,9 @@ pub(crate) async fn sessions(vcenter: &VCenter, user: &str) -> usize {
     let name = user.split('@').next().unwrap().to_lowercase();
     sessions
         .iter()
-        .filter(|session| session["user"].as_str().unwrap_or_default().to_lowercase().starts_with(&name))
+        .filter(|session| {
+            session["user"].as_str().unwrap_or_default().to_lowercase().starts_with(&name)
+        })
         .count()
 }
 

@@ -118,8 +118,7 @@ async fn a_task_that_vcenter_forgot_is_unfinished() {
         .await;
         vcenter.control().restart(100).await.unwrap();
     };
-    let (result, ()) =
-        tokio::join!(connection.wait::<()>(&task, Service::Vim, LIMIT), restarted);
+    let (result, ()) = tokio::join!(connection.wait::<()>(&task, Service::Vim, LIMIT), restarted);
     let error = result.unwrap_err();
     assert!(matches!(error.failure().cause, Cause::TaskLost), "{error}");
 }

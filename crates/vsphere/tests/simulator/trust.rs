@@ -37,7 +37,10 @@ async fn authorities_thumbprints_and_explicit_carelessness_are_accepted() {
         pinned(&unsigned.thumbprint_sha256().replace(':', "").to_lowercase()),
         Trust::Insecure,
     ] {
-        with(unsigned.url(), trust.clone()).time().await.unwrap_or_else(|e| panic!("{trust:?}: {e}"));
+        with(unsigned.url(), trust.clone())
+            .time()
+            .await
+            .unwrap_or_else(|e| panic!("{trust:?}: {e}"));
     }
     let signed = vcenter().await;
     let pem = fs::read_to_string(signed.authority()).unwrap();

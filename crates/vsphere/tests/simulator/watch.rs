@@ -107,7 +107,8 @@ async fn an_expired_session_is_not_noticed_and_loses_nothing() {
     let vcenter = vcenter().await;
     let (mut watch, mut known) = followed(&vcenter).await;
     for round in 0..5 {
-        let (control, power) = (vcenter.control(), if round % 2 == 0 { Power::Off } else { Power::On });
+        let (control, power) =
+            (vcenter.control(), if round % 2 == 0 { Power::Off } else { Power::On });
         control.expire_sessions().await.unwrap();
         control.power("node-1", power).await.unwrap();
         let state = if power == Power::Off { "poweredOff" } else { "poweredOn" };

@@ -67,7 +67,11 @@ async fn a_call_beyond_the_allowed_ones_waits_for_its_turn() {
     (settings.concurrency, settings.timeout) = (2, Duration::from_secs(2));
     let connection = Connection::new(&settings).unwrap();
     connection.login().await.unwrap();
-    vcenter.control().break_http(&HttpFault { count: 2, ..fault(HttpFaultKind::Hang) }).await.unwrap();
+    vcenter
+        .control()
+        .break_http(&HttpFault { count: 2, ..fault(HttpFaultKind::Hang) })
+        .await
+        .unwrap();
     let order = Mutex::new(Vec::new());
     let hanging = || async {
         connection.time().await.unwrap_err();

@@ -1,0 +1,207 @@
+//! The administration of SSO's own users: those who log in to vCenter without a directory behind them.
+//!
+//! Hides the second session that this service wants, which is opened with a token. Administration is rare, so
+//! that the session is not kept: ask for it with [`Connection::sso`], and end it with [`Sso::logout`].
+//!
+//! Users are named `csi` or `csi@vsphere.local`; without a domain they are in that of the administrator.
+//!
+//! Deliberately absent: groups of one's own, and identity sources.
+
+use secrecy::{ExposeSecret, SecretString};
+
+use crate::{
+    authorization::Principal,
+    connection::Connection,
+    error::{Cause, Error},
+    reference::{IsA, Ref},
+    soap::{self, Service},
+    sts::{KeyPair, Token},
+    types::{
+        SsoAdminServiceInstance, SsoSessionManager,
+        sso::{
+            AddUserToLocalGroup, AdminPasswordPolicy, AdminPersonDetails, AdminPersonUser,
+            AdminServiceContent, AdminSolutionDetails, CreateLocalPersonUser,
+            CreateLocalSolutionUser, DeleteLocalPrincipal, FindPersonUser, GetLocalPasswordPolicy,
+            Login, Logout, PrincipalId, ResetLocalPersonUserPassword, SsoAdminServiceInstanceCall,
+            UpdateLocalPersonUserDetails,
+        },
+    },
+    wire::{In, NOWHERE},
+    xml::{Field, Malformed, Method},
+};
+
+/// An open session of an administrator of SSO.
+pub struct Sso {
+    connection: Connection,
+    content: AdminServiceContent,
+    cookie: SecretString,
+    domain: String,
+}
+
+/// Without the cookie.
+impl std::fmt::Debug for Sso {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sso").field("domain", &self.domain).finish_non_exhaustive()
+    }
+}
+
+impl Connection {
+    /// Opens a session of SSO's administration as the user of this connection.
+    pub async fn sso(&self) -> Result<Sso, Error> {
+        let token = self.token().await?;
+        self.sso_as(&token).await
+    }
+
+    /// Opens a session of SSO's administration with a token.
+    pub async fn sso_as(&self, token: &Token) -> Result<Sso, Error> {
+        let instance = Ref::<SsoAdminServiceInstance>::new("SsoAdminServiceInstance");
+        let mut content = AdminServiceContent::default();
+        let question = SsoAdminServiceInstanceCall {};
+        self.wire()
+            .call(NOWHERE, Service::Sso, &instance, &question, |reader, value| {
+                content.absorb(reader, value)
+            })
+            .await?;
+        let cookie = self.sso_login(&content.session_manager, token).await?;
+        let domain = Principal::from(token.subject()).domain.to_lowercase();
+        Ok(Sso { connection: self.clone(), content, cookie, domain })
+    }
+
+    async fn sso_login(
+        &self,
+        manager: &Ref<SsoSessionManager>,
+        token: &Token,
+    ) -> Result<SecretString, Error> {
+        let body = soap::secured(NOWHERE.release, Service::Sso, manager, &Login {});
+        let security = token.header(&body);
+        let session = In { security: Some(security.expose_secret()), ..NOWHERE };
+        let login =
+            self.wire().call_for_cookie(session, Service::Sso, manager, &Login {}, |_, _| Ok(()));
+        match login.await {
+            (_, Err(error)) => Err(error),
+            (Some(cookie), Ok(())) => Ok(SecretString::from(cookie)),
+            (None, Ok(())) => {
+                let missing = Malformed::new("no session cookie");
+                Err(self.wire().error("Login", Cause::Malformed(missing)))
+            }
+        }
+    }
+}
+
+impl Sso {
+    /// The domain of users that are named without one.
+    pub fn domain(&self) -> &str {
+        &self.domain
+    }
+
+    /// Creates a user. Its password must fit the [policy](Self::password_policy).
+    pub async fn create_user(
+        &self,
+        user: &str,
+        details: AdminPersonDetails,
+        password: &SecretString,
+    ) -> Result<(), Error> {
+        let create = CreateLocalPersonUser {
+            user_name: Principal::from(user).name,
+            user_details: details,
+            password: password.expose_secret().to_owned(),
+        };
+        self.call(&self.content.principal_management_service, &create).await
+    }
+
+    /// Creates a user who logs in by certificate. It has no password.
+    pub async fn create_solution_user(
+        &self,
+        user: &str,
+        description: &str,
+        pair: &KeyPair,
+    ) -> Result<(), Error> {
+        let create = CreateLocalSolutionUser {
+            user_name: Principal::from(user).name,
+            user_details: AdminSolutionDetails {
+                description: Some(description.to_owned()),
+                certificate: pair.certificate(),
+            },
+        };
+        self.call(&self.content.principal_management_service, &create).await
+    }
+
+    /// Replaces what is written about a user.
+    pub async fn update_user(&self, user: &str, details: AdminPersonDetails) -> Result<(), Error> {
+        let update = UpdateLocalPersonUserDetails {
+            user_name: Principal::from(user).name,
+            user_details: details,
+        };
+        self.call(&self.content.principal_management_service, &update).await
+    }
+
+    /// Gives a user another password.
+    pub async fn reset_password(&self, user: &str, password: &SecretString) -> Result<(), Error> {
+        let reset = ResetLocalPersonUserPassword {
+            user_name: Principal::from(user).name,
+            new_password: password.expose_secret().to_owned(),
+        };
+        self.call(&self.content.principal_management_service, &reset).await
+    }
+
+    /// Deletes a user.
+    pub async fn delete_user(&self, user: &str) -> Result<(), Error> {
+        let delete = DeleteLocalPrincipal { principal_name: Principal::from(user).name };
+        self.call(&self.content.principal_management_service, &delete).await
+    }
+
+    /// What SSO knows about a user, if there is one.
+    pub async fn find_user(&self, user: &str) -> Result<Option<AdminPersonUser>, Error> {
+        let find = FindPersonUser { user_id: self.id(user) };
+        self.call(&self.content.principal_discovery_service, &find).await
+    }
+
+    /// Adds a user to a group of SSO's own and tells whether it was not in it before.
+    pub async fn add_to_group(&self, user: &str, group: &str) -> Result<bool, Error> {
+        let add = AddUserToLocalGroup { user_id: self.id(user), group_name: group.to_owned() };
+        self.call(&self.content.principal_management_service, &add).await
+    }
+
+    /// What passwords must be like; nothing if this server does not tell.
+    pub async fn password_policy(&self) -> Result<Option<AdminPasswordPolicy>, Error> {
+        let asked =
+            self.call(&self.content.password_policy_service, &GetLocalPasswordPolicy {}).await;
+        match asked {
+            Ok(policy) => Ok(Some(policy)),
+            Err(error) if is_unsupported(&error) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Ends the session. Nothing is lost if it does not work: SSO forgets idle sessions.
+    pub async fn logout(self) {
+        if let Err(error) = self.call(&self.content.session_manager, &Logout {}).await {
+            tracing::debug!(vcenter = %self.connection.vcenter(), %error, "logout failed");
+        }
+    }
+
+    async fn call<M: Method, K: IsA<M::On>>(
+        &self,
+        on: &Ref<K>,
+        method: &M,
+    ) -> Result<M::Answer, Error> {
+        let session = In { cookie: Some(self.cookie.expose_secret()), ..NOWHERE };
+        let mut answer = M::Answer::default();
+        self.connection
+            .wire()
+            .call(session, Service::Sso, on, method, |reader, value| answer.absorb(reader, value))
+            .await?;
+        Ok(answer)
+    }
+
+    fn id(&self, user: &str) -> PrincipalId {
+        let Principal { name, domain } = Principal::from(user);
+        PrincipalId { name, domain: if domain.is_empty() { self.domain.clone() } else { domain } }
+    }
+}
+
+/// Whether the server lacks the service that was asked.
+fn is_unsupported(error: &Error) -> bool {
+    let lacking = ["MethodNotFound", "NotSupported", "NotImplemented", "ManagedObjectNotFound"];
+    error.fault().is_some_and(|fault| lacking.iter().any(|name| fault.find(name).is_some()))
+}
