@@ -35,6 +35,7 @@ pub(crate) fn test() -> Result<()> {
         arguments.extend(["--", "--skip", NODES]);
     }
     cargo("tests", &arguments)?;
+    cargo("examples in the documentation", &["test", "--workspace", "--doc"])?;
     if !root || skip_nodes {
         say("\nNot run, because nodes need root:");
         not_run()?;
@@ -49,7 +50,21 @@ pub(crate) fn test() -> Result<()> {
 
 fn lints() -> Result<()> {
     cargo("formatting", &["fmt", "--all", "--check"])?;
-    cargo("lints", &["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"])
+    cargo("lints", &["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"])?;
+    documentation()
+}
+
+/// The documentation must build: a link that leads nowhere is a lie.
+fn documentation() -> Result<()> {
+    heading("documentation");
+    let status = Command::new("cargo")
+        .env("RUSTDOCFLAGS", "--deny warnings")
+        .args(["doc", "--quiet", "--workspace", "--no-deps"])
+        .status()?;
+    if !status.success() {
+        bail!("the documentation does not build: `cargo doc --workspace --no-deps`");
+    }
+    Ok(())
 }
 
 /// Licences, banned and doubled crates, by deny.toml. The tool is built once and kept.

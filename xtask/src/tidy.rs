@@ -7,7 +7,7 @@ use serde_json::Value;
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 
 /// Which crate may use which other ones; ARCHITECTURE.md draws the same arrows. A new crate needs a line.
-const ARROWS: &[(&str, &[&str])] = &[("lab", &[]), ("xtask", &["lab"])];
+const ARROWS: &[(&str, &[&str])] = &[("lab", &[]), ("vsphere", &[]), ("xtask", &["lab"])];
 
 /// Crates that no shipped program may contain.
 const DEVELOPMENT_ONLY: &[&str] = &["lab", "xtask"];
@@ -15,7 +15,10 @@ const DEVELOPMENT_ONLY: &[&str] = &["lab", "xtask"];
 const LONGEST_FILE: usize = 600;
 
 /// Files that may be longer, each with its reason.
-const LONG_FILES: &[(&str, &str)] = &[];
+const LONG_FILES: &[(&str, &str)] = &[(
+    "crates/vsphere/src/types/faults.rs",
+    "a generated table with a line per fault; nobody reads it from front to back",
+)];
 
 /// Words that name no thing of our domain.
 const BANNED_WORDS: &[&str] = &["Manager", "Helper", "Util", "Common", "Info", "Data", "Handler"];

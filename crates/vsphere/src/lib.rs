@@ -1,4 +1,126 @@
-//! A small, typed, async client of vCenter.
+//! A small, typed, async client of vCenter, for programs that must not page anybody.
+//!
+//! It speaks SOAP to the inventory (vim25), to volumes (CNS), storage policies (PBM), first class disks
+//! (VSLM), the token service and the administration of SSO users, and REST for tags. Types and methods are
+//! generated and have vCenter's own names ([`types`]). It knows nothing of Kubernetes.
+//!
+//! ```text
+//!   inventory   cns   vslm   policy   tags   authorization   sso        what the drivers ask for
+//!        └───────┴──────┴──────┼────────┴─────────┴───────────┘
+//!            property   watch   task                                   many objects, changes, results
+//!                      Connection                                      one session, one login at a time
+//!            session   sts   wire   tls   metrics                      who, whom, how long, how often
+//!                     soap   xml   types                               bytes
+//! ```
+//!
+//! # What a connection promises
+//!
+//! - **Nothing happens before it is needed.** [`Connection::new`](connection::Connection::new) sends
+//!   nothing; the first call logs in. A vCenter that is away delays only those who ask it.
+//! - **One session.** All clones of a connection share it, and one login at a time makes it. When vCenter has
+//!   forgotten it, the call that notices logs in and is made once more; callers see neither. A login that its
+//!   caller gave up is carried through and kept. [`close`](connection::Connection::close) logs out; a
+//!   connection that is dropped without it leaves its session to vCenter's idle limit. There is no keep-alive
+//!   timer: a session that expired costs one login.
+//! - **Accounts are not locked out.** Credentials that vCenter refused are not tried again for three minutes
+//!   unless they change. [`replace_credentials`](connection::Connection::replace_credentials) tries new ones
+//!   first; refused ones change nothing.
+//! - **Every call ends.** There is a timeout on everything, and a bound on the calls that are on the way.
+//! - **Nothing is repeated that may have been done.** Except for a lost session a call is made once; a broken
+//!   wire is [`Error::Unreachable`](error::Error::Unreachable), and the caller decides.
+//! - **Errors say what to do.** The variant of [`Error`](error::Error) is the remedy; its text names vCenter,
+//!   call, reason and the setting or privilege to change; faults keep their type and fields from end to end.
+//! - **Old servers are spared.** Fields that a server is too old for are not sent, calls that it does not have
+//!   are refused before they are sent. Fields, values and subtypes of newer servers never break reading.
+//! - **Passwords stay inside.** No `Debug`, log line or error has one.
+//! - **Operations can be found.** Each call has an operation id, in our log and in vCenter's.
+//!
+//! # A first program
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let vcenter = lab::VCenter::start(&lab::VCenterSpec::default()).await?;
+//! # let (url, authority) = (vcenter.url(), vcenter.authority());
+//! use vsphere::{
+//!     connection::{Connection, Settings},
+//!     object,
+//!     session::Credentials,
+//!     tls::{Roots, Trust},
+//!     types::VirtualMachine,
+//! };
+//!
+//! object! {
+//!     /// The properties we want, declared once.
+//!     pub struct Vm: VirtualMachine {
+//!         /// What the user sees.
+//!         pub name: String = "name",
+//!         /// Whether it runs.
+//!         pub power: String = "runtime.powerState",
+//!     }
+//! }
+//!
+//! let credentials = Credentials::password("cpi@vsphere.local", "Lab-cpi-1!");
+//! let mut settings = Settings::new(url.parse()?, credentials);
+//! settings.trust = Trust::Verify { roots: Roots::File(authority.to_owned()), thumbprint: None };
+//! let connection = Connection::new(&settings)?;
+//!
+//! let vms: Vec<Vm> = connection.list().await?;
+//! assert!(vms.iter().any(|vm| vm.name == "node-1" && vm.power == "poweredOn"));
+//! connection.close().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Following instead of asking
+//!
+//! The same struct can be watched: vCenter tells what changed ([`watch`]).
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # use vsphere::{connection::{Connection, Settings}, session::Credentials, tls::{Roots, Trust}};
+//! # let vcenter = lab::VCenter::start(&lab::VCenterSpec::default()).await?;
+//! # let credentials = Credentials::password("administrator@vsphere.local", "Lab-admin-1!");
+//! # let mut settings = Settings::new(vcenter.url().parse()?, credentials);
+//! # settings.trust = Trust::Verify { roots: Roots::File(vcenter.authority().to_owned()), thumbprint: None };
+//! # let connection = Connection::new(&settings)?;
+//! # vsphere::object! {
+//! #     /// A VM.
+//! #     pub struct Vm: VirtualMachine {
+//! #         /// Its name.
+//! #         pub name: String = "name",
+//! #         /// Its power.
+//! #         pub power: String = "runtime.powerState",
+//! #     }
+//! # }
+//! use futures::StreamExt;
+//! use vsphere::{soap::Service, types::{PowerOffVm, VirtualMachine}, watch::Change};
+//!
+//! let mut changes = connection.watch::<Vm>();
+//! let mut node = None;
+//! while let Some(change) = changes.next().await {
+//!     match change? {
+//!         Change::Entered(vm) if vm.name == "node-1" => node = Some(vm),
+//!         Change::Synced => break,
+//!         _ => {}
+//!     }
+//! }
+//! let mut node = node.expect("node-1 exists");
+//!
+//! // A task is awaited with a deadline; after that its reference is still there.
+//! let task = connection.call(&node.reference, &PowerOffVm {}).await?;
+//! connection.wait::<()>(&task, Service::Vim, std::time::Duration::from_secs(60)).await?;
+//!
+//! while node.power != "poweredOff" {
+//!     if let Some(Ok(Change::Changed(delta))) = changes.next().await {
+//!         delta.apply(&mut node);
+//!     }
+//! }
+//! # connection.close().await;
+//! # Ok(())
+//! # }
+//! ```
 
 pub mod authorization;
 pub mod connection;

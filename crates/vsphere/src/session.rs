@@ -2,7 +2,7 @@
 //!
 //! Logins are single-flight: whoever needs a session while another logs in waits for that one's. A login is
 //! carried through even if the call that wanted it is given up, so that no session is opened and forgotten.
-//! After refused credentials nobody asks again for [`HOLD`] unless they change: vCenter locks accounts
+//! After refused credentials nobody asks again for three minutes unless they change: vCenter locks accounts
 //! after a few attempts, and an account that a driver locked pages somebody else.
 
 use std::{
