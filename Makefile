@@ -19,9 +19,10 @@ lab: ## Starts a real two-node Kubernetes on this machine
 lab-down: ## Removes it again, with all that it made
 	@cargo xtask lab down
 
-bench: ## Measures the lab and the simulator
+bench: ## Measures the lab, the simulator and the vCenter client
 	@cargo xtask bench lab
 	@cargo xtask bench vcenter
+	@cargo xtask bench vsphere
 
 e2e: ## Runs Kubernetes' storage suite against the CSI driver
 	@cargo xtask e2e

@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use futures::StreamExt;
 use lab::vcenter::{ADMINISTRATOR, Fault, HttpFault, HttpFaultKind};
 use serde_json::json;
 use tokio::{net::TcpListener, task::JoinSet};
@@ -19,11 +20,13 @@ use vsphere::{
     error::{Cause, Error},
     object,
     session::Credentials,
+    soap::Service,
     tls::Trust,
-    types::VirtualMachine,
+    types::{PowerOffVm, VirtualMachine},
+    watch::Change,
 };
 
-use crate::site::{CPI, administrator, connect, settings, vcenter};
+use crate::site::{CPI, LIMIT, administrator, connect, settings, vcenter};
 
 object! {
     /// A VM's name.
@@ -83,6 +86,21 @@ async fn a_call_beyond_the_allowed_ones_waits_for_its_turn() {
     };
     tokio::join!(hanging(), hanging(), waiting);
     assert_eq!(order.into_inner().unwrap()[0], "hanging");
+}
+
+#[tokio::test]
+async fn a_slow_vcenter_is_waited_for() {
+    let vcenter = vcenter().await;
+    vcenter.control().delay("*", 100, 100).await.unwrap();
+    let connection = administrator(&vcenter);
+    let vms: Vec<Named> = connection.list().await.unwrap();
+    let node = vms.iter().find(|vm| vm.name == "node-1").unwrap();
+    let task = connection.call(&node.reference, &PowerOffVm {}).await.unwrap();
+    connection.wait::<()>(&task, Service::Vim, LIMIT).await.unwrap();
+    let mut watch = connection.watch::<Named>();
+    let synced = async { while !matches!(watch.next().await, Some(Ok(Change::Synced))) {} };
+    tokio::time::timeout(LIMIT, synced).await.unwrap();
+    connection.close().await;
 }
 
 #[tokio::test]
