@@ -15,61 +15,70 @@ use crate::{
 };
 
 /// A call that did not succeed, by remedy.
-#[derive(Debug, Clone, thiserror::Error)]
+#[derive(Debug, Clone)]
 pub enum Error {
     /// vCenter is in trouble that passes: call again, later.
-    #[error("{0}; try again later")]
-    Retry(#[source] Box<Failure>),
+    Retry(Box<Failure>),
     /// vCenter does not let us in: the credentials must change.
-    #[error("{0}")]
-    Login(#[source] Box<Failure>),
+    Login(Box<Failure>),
     /// What the call is about does not exist.
-    #[error("{0}")]
-    NotFound(#[source] Box<Failure>),
+    NotFound(Box<Failure>),
     /// Somebody else uses what the call is about.
-    #[error("{0}")]
-    InUse(#[source] Box<Failure>),
+    InUse(Box<Failure>),
     /// The user lacks a privilege.
-    #[error("{failure}; {}", advice(.object.as_ref(), .privilege.as_deref()))]
     NoPermission {
         /// On which object, if vCenter said.
         object: Option<Ref<ManagedObject>>,
         /// Which one, if vCenter said.
         privilege: Option<String>,
         /// What was refused.
-        #[source]
         failure: Box<Failure>,
     },
     /// There is no room.
-    #[error("{0}")]
-    NoSpace(#[source] Box<Failure>),
+    NoSpace(Box<Failure>),
     /// An argument is wrong: the same call never succeeds.
-    #[error("{failure}{}", field.as_ref().map(|name| format!(" (argument {name})")).unwrap_or_default())]
     Invalid {
         /// Which one, if vCenter said.
         field: Option<String>,
         /// What was refused.
-        #[source]
         failure: Box<Failure>,
     },
     /// The object is busy with something else: call again when that is done.
-    #[error("{0}; try again when that is done")]
-    Busy(#[source] Box<Failure>),
+    Busy(Box<Failure>),
     /// Nobody answers, or nobody whom we trust. Whether the call was carried out is unknown.
-    #[error("{0}")]
-    Unreachable(#[source] Box<Failure>),
+    Unreachable(Box<Failure>),
     /// vCenter said no, for a reason that no program can act on.
-    #[error("{0}")]
-    Refused(#[source] Box<Failure>),
+    Refused(Box<Failure>),
     /// A task that was started has not told its outcome: look at the world before trying again.
-    #[error("{failure}; task {task} may still change things")]
     Unfinished {
         /// The task, for whoever wants to wait on.
         task: Ref<Task>,
         /// Why nobody waits any more.
-        #[source]
         failure: Box<Failure>,
     },
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.failure())?;
+        match self {
+            Self::Retry(_) => f.write_str("; try again later"),
+            Self::Busy(_) => f.write_str("; try again when that is done"),
+            Self::NoPermission { object, privilege, .. } => {
+                write!(f, "; {}", advice(object.as_ref(), privilege.as_deref()))
+            }
+            Self::Invalid { field: Some(field), .. } => write!(f, " (argument {field})"),
+            Self::Unfinished { task, .. } => write!(f, "; task {task} may still change things"),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The chain begins below what the text says already: with what a fault wraps.
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.fault().and_then(std::error::Error::source)
+    }
 }
 
 fn advice(object: Option<&Ref<ManagedObject>>, privilege: Option<&str>) -> String {
@@ -102,19 +111,12 @@ impl fmt::Display for Failure {
     }
 }
 
-/// The sentence of the cause is part of the failure's; the chain goes on below it.
-impl std::error::Error for Failure {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        std::error::Error::source(&self.cause)
-    }
-}
-
 /// Why a call failed.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Cause {
     /// The server answered with a fault.
     #[error("{0}")]
-    Fault(#[source] Box<Fault>),
+    Fault(Box<Fault>),
     /// The host's name leads nowhere.
     #[error(
         "the host {host} cannot be found ({problem}); check its spelling and the DNS of this machine"
@@ -149,12 +151,11 @@ pub enum Cause {
         /// Host and port.
         address: String,
         /// Why.
-        #[source]
         reason: Untrusted,
     },
     /// The settings of TLS became unusable.
     #[error("{0}")]
-    Trust(#[source] InvalidTrust),
+    Trust(InvalidTrust),
     /// The connection broke in the middle.
     #[error("the connection to {address} broke ({problem})")]
     Broken {
@@ -173,7 +174,7 @@ pub enum Cause {
     Status(u16),
     /// The answer is not what we agreed on.
     #[error("{0}")]
-    Malformed(#[source] Malformed),
+    Malformed(Malformed),
     /// vCenter refused the credentials.
     #[error("vCenter refused the login of {user}: the user name or the password is wrong, or the account is locked or expired{}", pause(.held.as_ref()))]
     Credentials {

@@ -330,13 +330,20 @@ impl Following {
     async fn recover(&mut self, connection: &Connection, error: &Error) {
         self.poll = None;
         let lost = self.view.take();
+        if matches!(error.failure().cause, Cause::Closed) {
+            // Whoever waits is told by the end of its channel.
+            self.waiting.clear();
+            return;
+        }
         if is_logged_out(error)
             && let Some(view) = lost
         {
             connection.forget(&view.session).await;
             return;
         }
-        tracing::warn!(vcenter = %connection.vcenter(), %error, "task view lost; polling tasks");
+        if self.resting.is_none() {
+            tracing::warn!(vcenter = %connection.vcenter(), %error, "task view lost; polling tasks");
+        }
         self.resting = Some(Instant::now() + REST);
     }
 }

@@ -110,12 +110,9 @@ impl Wire {
         }
         let operation = self.operation();
         let body = envelope(session, &operation, service, on, method);
-        let sending = self.exchange(session, service, body, self.timeout);
-        let permit = self.slots.acquire().await;
         let started = Instant::now();
-        let reply = sending.await;
-        drop(permit);
-        self.metrics.answered(M::NAME, started.elapsed());
+        let reply =
+            self.in_turn(M::NAME, self.exchange(session, service, body, self.timeout)).await;
         let cookie = reply.as_ref().ok().and_then(session_cookie);
         let read = reply.and_then(|reply| read(reply, take));
         (cookie, self.conclude(M::NAME, operation, started, read))
@@ -165,10 +162,9 @@ impl Wire {
         read: impl FnOnce(&str) -> Result<T, Cause>,
     ) -> Result<T, Error> {
         let headers = [("content-type", "text/xml; charset=utf-8"), ("soapaction", action)];
-        let _permit = self.slots.acquire().await;
         let started = Instant::now();
-        let reply = self.http.send(Verb::POST, path, &headers, body, self.timeout).await;
-        self.metrics.answered(method, started.elapsed());
+        let sending = self.http.send(Verb::POST, path, &headers, body, self.timeout);
+        let reply = self.in_turn(method, sending).await;
         let value = reply.and_then(|reply| match reply.status {
             StatusCode::OK | StatusCode::INTERNAL_SERVER_ERROR => read(&reply.text?),
             status => Err(Cause::Status(status.as_u16())),
@@ -192,11 +188,25 @@ impl Wire {
         if !body.is_empty() {
             headers.push(("content-type", "application/json"));
         }
-        let _permit = self.slots.acquire().await;
         let started = Instant::now();
-        let reply = self.http.send(verb, path, &headers, body, self.timeout).await;
-        self.metrics.answered(method, started.elapsed());
+        let sending = self.http.send(verb, path, &headers, body, self.timeout);
+        let reply = self.in_turn(method, sending).await;
         self.conclude(method, operation.clone(), started, reply.and_then(read))
+    }
+
+    /// Sends when there is a slot, and measures the time from then on. Waiting for a slot has a limit, too.
+    async fn in_turn(
+        &self,
+        method: &'static str,
+        sending: impl Future<Output = Result<Reply, Cause>>,
+    ) -> Result<Reply, Cause> {
+        let Ok(_permit) = tokio::time::timeout(self.timeout, self.slots.acquire()).await else {
+            return Err(Cause::Timeout(self.timeout));
+        };
+        let started = Instant::now();
+        let reply = sending.await;
+        self.metrics.answered(method, started.elapsed());
+        reply
     }
 
     async fn exchange(
