@@ -128,6 +128,7 @@ pub mod endpoint;
 pub mod error;
 pub mod fault;
 mod http;
+pub mod inventory;
 mod login;
 pub mod metrics;
 pub mod property;

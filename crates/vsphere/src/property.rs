@@ -282,6 +282,26 @@ impl Connection {
         Ok(found)
     }
 
+    /// The properties of objects that are selected in the caller's own way, as by following references.
+    pub(crate) async fn select<T: Object>(
+        &self,
+        object_set: Vec<ObjectSpec>,
+    ) -> Result<Vec<T>, Error> {
+        let spec = PropertyFilterSpec {
+            prop_set: property_specs::<T>(),
+            object_set,
+            report_missing_objects_in_results: Some(true),
+        };
+        let session = self.established().await?;
+        match self.pages(&session, Service::Vim, spec.clone()).await {
+            Err(error) if is_logged_out(&error) => {
+                self.forget(&session).await;
+                self.pages(&*self.established().await?, Service::Vim, spec).await
+            }
+            result => result,
+        }
+    }
+
     async fn pages<T: Object>(
         &self,
         session: &Established,

@@ -143,6 +143,12 @@ crate::xml::data! {
         ip_config: Option<NetIpConfigInfo> = "ipConfig",
     }
 
+    HostInternetScsiHbaParamValue {
+        key: String = "key",
+        value: Option<Value> = "value",
+        is_inherited: Option<bool> = "isInherited",
+    }
+
     HostMountInfo {
         path: Option<String> = "path",
         access_mode: String = "accessMode",
@@ -300,7 +306,7 @@ crate::xml::data! {
 
     VirtualMachineConfigSpec {
         change_version: Option<String> = "changeVersion",
-        extra_config: Vec<OptionValue> = "extraConfig",
+        extra_config: Vec<AnyOptionValue> = "extraConfig",
     }
 
     VirtualMachineDefinedProfileSpec {
@@ -331,6 +337,10 @@ crate::xml::family! {
         CryptoSpecEncrypt,
         CryptoSpecNoOp,
         CryptoSpecShallowRecrypt,
+    }
+
+    AnyOptionValue of OptionValue {
+        HostInternetScsiHbaParamValue,
     }
 
     AnySelectionSpec of SelectionSpec {

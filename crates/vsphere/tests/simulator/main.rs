@@ -4,6 +4,7 @@
 
 mod authorization;
 mod connection;
+mod inventory;
 mod leak;
 mod site;
 mod sso;

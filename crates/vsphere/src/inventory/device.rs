@@ -1,0 +1,178 @@
+//! The virtual devices of a VM, as far as disks and network cards need them.
+//!
+//! vCenter has some sixty types of devices and as many of backings, and every release adds some. Here all of
+//! them are one struct with the fields that somebody uses; a type that nobody knows has its name and what it
+//! has in common with the others.
+
+use crate::{
+    error::Error,
+    inventory::Inventory,
+    object,
+    reference::Ref,
+    types::{Datastore, ID, ManagedObject, VirtualMachine},
+    xml::{Element, FromXml, Malformed, Reader},
+};
+
+object! {
+    /// The devices of a VM.
+    struct Hardware: VirtualMachine {
+        devices: Vec<Device> = "config.hardware.device",
+    }
+}
+
+/// A virtual device: the union of what its types have.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Device {
+    /// The name of its type: `VirtualDisk`, `VirtualVmxnet3`.
+    pub type_name: String,
+    /// Its number, unique within the VM.
+    pub key: i32,
+    /// What people see: `Hard disk 1`.
+    pub label: String,
+    /// The number of the controller it hangs on.
+    pub controller_key: Option<i32>,
+    /// Its place on the controller.
+    pub unit_number: Option<i32>,
+    /// The number of a controller among those of its kind.
+    pub bus_number: Option<i32>,
+    /// The address of a network card.
+    pub mac_address: Option<String>,
+    /// The size of a disk in bytes.
+    pub capacity: Option<i64>,
+    /// The id of the first class disk that a disk is.
+    pub disk_id: Option<String>,
+    /// What is behind it.
+    pub backing: Backing,
+}
+
+/// What is behind a device: the union of what the types of backings have.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Backing {
+    /// The name of its type: `VirtualDiskFlatVer2BackingInfo`.
+    pub type_name: String,
+    /// The file of a disk: `[shared-1] node-1/node-1.vmdk`.
+    pub file_name: Option<String>,
+    /// The datastore of that file.
+    pub datastore: Option<Ref<Datastore>>,
+    /// The id of a disk, which the guest sees as its serial number.
+    pub uuid: Option<String>,
+    /// The name of a standard network.
+    pub device_name: Option<String>,
+    /// A standard network.
+    pub network: Option<Ref<ManagedObject>>,
+    /// The key of a distributed port group.
+    pub portgroup_key: Option<String>,
+    /// The id of a network that somebody else manages.
+    pub opaque_network_id: Option<String>,
+}
+
+impl Device {
+    /// Whether it is a disk.
+    pub fn is_disk(&self) -> bool {
+        self.type_name == "VirtualDisk"
+    }
+
+    /// Whether it is a network card: no other type of device has an address.
+    pub fn is_card(&self) -> bool {
+        self.mac_address.is_some()
+    }
+}
+
+impl FromXml for Device {
+    fn from_xml(reader: &mut Reader<'_>, element: &Element<'_>) -> Result<Self, Malformed> {
+        let mut device = Self {
+            type_name: element.xsi_type().unwrap_or_default().into_owned(),
+            ..Self::default()
+        };
+        while let Some(child) = reader.child(element)? {
+            match child.name() {
+                "key" => device.key = i32::from_xml(reader, &child)?,
+                "deviceInfo" => {
+                    if let Some(label) = reader.find(&child, "label")? {
+                        device.label = String::from_xml(reader, &label)?;
+                    }
+                }
+                "backing" => device.backing = Backing::from_xml(reader, &child)?,
+                "controllerKey" => device.controller_key = Some(i32::from_xml(reader, &child)?),
+                "unitNumber" => device.unit_number = Some(i32::from_xml(reader, &child)?),
+                "busNumber" => device.bus_number = Some(i32::from_xml(reader, &child)?),
+                "macAddress" => device.mac_address = Some(String::from_xml(reader, &child)?),
+                "capacityInBytes" => device.capacity = Some(i64::from_xml(reader, &child)?),
+                // All there is of the size in answers of old hosts.
+                "capacityInKB" => {
+                    let kib = i64::from_xml(reader, &child)?;
+                    device.capacity = device.capacity.or_else(|| kib.checked_mul(1024));
+                }
+                "vDiskId" => device.disk_id = Some(ID::from_xml(reader, &child)?.id),
+                _ => {}
+            }
+        }
+        Ok(device)
+    }
+}
+
+impl FromXml for Backing {
+    fn from_xml(reader: &mut Reader<'_>, element: &Element<'_>) -> Result<Self, Malformed> {
+        let mut backing = Self {
+            type_name: element.xsi_type().unwrap_or_default().into_owned(),
+            ..Self::default()
+        };
+        while let Some(child) = reader.child(element)? {
+            match child.name() {
+                "fileName" => backing.file_name = Some(String::from_xml(reader, &child)?),
+                "datastore" => backing.datastore = Some(Ref::from_xml(reader, &child)?),
+                "uuid" => backing.uuid = Some(String::from_xml(reader, &child)?),
+                "deviceName" => backing.device_name = Some(String::from_xml(reader, &child)?),
+                "network" => backing.network = Some(Ref::from_xml(reader, &child)?),
+                "port" => {
+                    if let Some(key) = reader.find(&child, "portgroupKey")? {
+                        backing.portgroup_key = Some(String::from_xml(reader, &key)?);
+                    }
+                }
+                "opaqueNetworkId" => {
+                    backing.opaque_network_id = Some(String::from_xml(reader, &child)?);
+                }
+                _ => {}
+            }
+        }
+        Ok(backing)
+    }
+}
+
+impl Inventory<'_> {
+    /// The virtual devices of a VM; nothing if there is no such VM.
+    pub async fn devices(&self, vm: &Ref<VirtualMachine>) -> Result<Option<Vec<Device>>, Error> {
+        let hardware: Option<Hardware> = self.connection.read_one(vm).await?;
+        Ok(hardware.map(|hardware| hardware.devices))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Device;
+    use crate::xml::{Property, Reader};
+
+    #[test]
+    fn a_type_of_the_future_does_not_spoil_the_devices_around_it() {
+        let answer = r#"<val xsi:type="ArrayOfVirtualDevice">
+            <VirtualDevice xsi:type="VirtualFluxCapacitor"><key>1</key><deviceInfo><summary>s</summary>
+              <label>Flux 1</label><more>x</more></deviceInfo><gigawatts><a>1.21</a></gigawatts>
+              <backing xsi:type="FluxBacking"><port><cookie>1</cookie></port></backing></VirtualDevice>
+            <VirtualDevice xsi:type="vim25:VirtualDisk"><key>2000</key><backing
+              xsi:type="VirtualDiskFlatVer2BackingInfo"><fileName>[a] b.vmdk</fileName><uuid>6000C29a</uuid>
+              <parent><fileName>[a] base.vmdk</fileName><uuid>old</uuid></parent></backing>
+              <controllerKey>1000</controllerKey><unitNumber>3</unitNumber><capacityInKB>4</capacityInKB>
+              <vDiskId><id>fcd-1</id></vDiskId></VirtualDevice></val>"#;
+        let mut reader = Reader::new(answer);
+        let root = reader.root().unwrap();
+        let devices: Vec<Device> = Property::read(&mut reader, &root).unwrap();
+        assert_eq!(devices.len(), 2);
+        assert_eq!((devices[0].label.as_str(), devices[0].is_disk()), ("Flux 1", false));
+        let disk = &devices[1];
+        assert!(disk.is_disk() && !disk.is_card());
+        assert_eq!((disk.controller_key, disk.unit_number), (Some(1000), Some(3)));
+        assert_eq!((disk.capacity, disk.disk_id.as_deref()), (Some(4096), Some("fcd-1")));
+        assert_eq!(disk.backing.file_name.as_deref(), Some("[a] b.vmdk"));
+        assert_eq!(disk.backing.uuid.as_deref(), Some("6000C29a"));
+    }
+}
