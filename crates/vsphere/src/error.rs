@@ -9,7 +9,7 @@ use crate::{
     fault::Fault,
     reference::Ref,
     tls::{InvalidTrust, Untrusted},
-    types::{ManagedObject, Task},
+    types::{CnsPlacementResult, ManagedObject, Task},
     version::Since,
     xml::Malformed,
 };
@@ -186,6 +186,22 @@ pub enum Cause {
     /// The server is too old for the call.
     #[error("this vCenter does not have the call, which came with {0}; upgrade vCenter")]
     TooOld(Since),
+    /// CNS made no volume, and says what is wrong with each datastore.
+    #[error("{fault}{}", refusals(.placements))]
+    Unplaced {
+        /// The reason in short.
+        fault: Box<Fault>,
+        /// The reasons for each datastore.
+        placements: Vec<CnsPlacementResult>,
+    },
+    /// No storage policy has this name.
+    #[error("there is no storage policy {name:?}; {}", near_names(.near))]
+    UnknownPolicy {
+        /// The name.
+        name: String,
+        /// The names most like it.
+        near: Vec<String>,
+    },
     /// A task was not done in time.
     #[error("the task is not done after {} s", .0.as_secs_f32())]
     StillRunning(Duration),
@@ -205,6 +221,29 @@ fn trust_advice(reason: &Untrusted) -> String {
         Untrusted::Unknown { actual, .. } => format!(
             "give the CA that signed it, or compare with vCenter's own pages and set the thumbprint to {actual}"
         ),
+    }
+}
+
+/// The first reasons, because a datacenter may have hundreds of datastores.
+fn refusals(placements: &[CnsPlacementResult]) -> String {
+    const SHOWN: usize = 5;
+    let mut text = String::new();
+    for placement in placements.iter().take(SHOWN) {
+        for fault in &placement.placement_faults {
+            text += &format!("; not on {}: {fault}", placement.datastore);
+        }
+    }
+    if placements.len() > SHOWN {
+        text += &format!("; and {} more", placements.len() - SHOWN);
+    }
+    text
+}
+
+fn near_names(near: &[String]) -> String {
+    if near.is_empty() {
+        "vCenter has none that this user may see".to_owned()
+    } else {
+        format!("the most similar names are {near:?}")
     }
 }
 
@@ -236,10 +275,28 @@ impl Error {
         }
     }
 
+    /// The same error, of another method: what a task says is about the call that started it.
+    pub(crate) fn of(mut self, method: &'static str) -> Self {
+        match &mut self {
+            Self::Retry(failure)
+            | Self::Login(failure)
+            | Self::NotFound(failure)
+            | Self::InUse(failure)
+            | Self::NoSpace(failure)
+            | Self::Busy(failure)
+            | Self::Unreachable(failure)
+            | Self::Refused(failure)
+            | Self::NoPermission { failure, .. }
+            | Self::Invalid { failure, .. }
+            | Self::Unfinished { failure, .. } => failure.method = method,
+        }
+        self
+    }
+
     /// The server's fault, if it answered with one.
     pub fn fault(&self) -> Option<&Fault> {
         match &self.failure().cause {
-            Cause::Fault(fault) => Some(fault),
+            Cause::Fault(fault) | Cause::Unplaced { fault, .. } => Some(fault),
             _ => None,
         }
     }
@@ -265,9 +322,12 @@ impl Error {
     pub(crate) fn from(failure: Failure) -> Self {
         let failure = Box::new(failure);
         match &failure.cause {
-            Cause::Fault(fault) => Self::by_fault(&fault.clone(), failure),
+            Cause::Fault(fault) | Cause::Unplaced { fault, .. } => {
+                Self::by_fault(&fault.clone(), failure)
+            }
             Cause::Credentials { .. } => Self::Login(failure),
             Cause::Status(_) | Cause::Malformed(_) => Self::Retry(failure),
+            Cause::UnknownPolicy { .. } => Self::NotFound(failure),
             Cause::TooOld(_) | Cause::Closed => Self::Refused(failure),
             Cause::UnknownHost { .. }
             | Cause::NoConnection { .. }
@@ -319,10 +379,19 @@ const NOT_FOUND: &[&str] = &[
     "ManagedObjectNotFound",
     "NotFound",
     "FileNotFound",
+    "CnsNotRegisteredFault",
     "CnsVolumeNotFoundFault",
     "CnsSnapshotNotFoundFault",
 ];
-const NO_SPACE: &[&str] = &["NoDiskSpace", "InsufficientStorageSpace", "OutOfBounds"];
+/// Room on a datastore, in a VM's slots, or below a limit.
+const NO_SPACE: &[&str] = &[
+    "NoDiskSpace",
+    "InsufficientStorageSpace",
+    "InsufficientResourcesFault",
+    "LimitExceeded",
+    "TooManyDevices",
+    "OutOfBounds",
+];
 const INVALID: &[&str] = &[
     "InvalidArgument",
     "InvalidName",
@@ -331,6 +400,7 @@ const INVALID: &[&str] = &[
     "DuplicateName",
     "AlreadyExists",
     "CnsAlreadyRegisteredFault",
+    "CnsVolumeAlreadyExistsFault",
     "InvalidDatastore",
     "InvalidDeviceSpec",
 ];
@@ -341,7 +411,6 @@ const TRANSIENT: &[&str] = &[
     "HostConnectFault",
     "InvalidHostState",
     "InvalidHostConnectionState",
-    "InvalidState",
     "Timedout",
     "RequestCanceled",
     "SystemError",

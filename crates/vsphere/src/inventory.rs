@@ -101,10 +101,11 @@ impl Inventory<'_> {
     /// The error of an object that must be visible and is not.
     fn hidden(&self, object: Ref<ManagedObject>, privilege: &str, fault: Fault) -> Error {
         let cause = Cause::Fault(Box::new(fault));
+        let failure = self.connection.wire().failure("RetrievePropertiesEx", String::new(), cause);
         Error::NoPermission {
             object: Some(object),
             privilege: Some(privilege.to_owned()),
-            failure: self.connection.wire().failure("RetrievePropertiesEx", String::new(), cause),
+            failure: Box::new(failure),
         }
     }
 }

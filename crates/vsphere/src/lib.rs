@@ -123,6 +123,7 @@
 //! ```
 
 pub mod authorization;
+pub mod cns;
 pub mod connection;
 pub mod endpoint;
 pub mod error;
@@ -131,6 +132,7 @@ mod http;
 pub mod inventory;
 mod login;
 pub mod metrics;
+pub mod policy;
 pub mod property;
 pub mod reference;
 pub mod session;
@@ -142,6 +144,7 @@ pub mod task;
 pub mod tls;
 pub mod types;
 pub mod version;
+pub mod vslm;
 pub mod watch;
 mod wire;
 pub mod xml;

@@ -61,11 +61,12 @@ impl Release {
     /// Everything our tables know.
     pub const NEWEST: Self = Self { vim: versions::VIM.len() - 1, vsan: versions::VSAN.len() - 1 };
 
-    /// The newest release of our tables that is among the versions the server lists for each line.
-    /// A line without any version we know stays at the oldest.
+    /// The newest release of our tables that is among the versions the server lists for each line, or
+    /// below one of them: servers list versions that the tables do not have. A line without any version
+    /// we know stays at the oldest.
     pub(crate) fn listed(vim: &[String], vsan: &[String]) -> Self {
         let newest = |history: &[&str], listed: &[String], oldest: usize| {
-            let known = listed.iter().filter_map(|name| history.iter().position(|of| of == name));
+            let known = listed.iter().filter_map(|name| rank(history, name));
             known.max().map_or(oldest, |rank| rank.max(oldest))
         };
         Self {
@@ -89,5 +90,36 @@ impl Release {
     /// The version for the SOAPAction of CNS.
     pub(crate) fn vsan(self) -> &'static str {
         versions::VSAN.get(self.vsan).copied().unwrap_or_default()
+    }
+}
+
+/// The place of a version in a history, or of the newest one below it if its name tells the order.
+fn rank(history: &[&str], name: &str) -> Option<usize> {
+    let numbers = |name: &str| -> Option<Vec<u32>> {
+        name.split('.').map(|number| number.parse().ok()).collect()
+    };
+    history.iter().position(|known| *known == name).or_else(|| {
+        let listed = numbers(name)?;
+        history.iter().rposition(|known| numbers(known).is_some_and(|known| known <= listed))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Release;
+
+    fn vsan(listed: &[&str]) -> &'static str {
+        let listed: Vec<String> = listed.iter().map(|name| (*name).to_owned()).collect();
+        Release::listed(&[], &listed).vsan()
+    }
+
+    #[test]
+    fn the_newest_known_version_counts_and_unknown_ones_count_as_those_below_them() {
+        assert_eq!(vsan(&["9.0.0.0", "vSAN 7.0U3", "6.6"]), "9.0.0.0");
+        assert_eq!(vsan(&["8.0.3.0", "vSAN 7.0U3"]), "8.0.0.4");
+        assert_eq!(vsan(&["99.0.0.0"]), "9.1.1.0");
+        assert_eq!(vsan(&["vSAN 12", "vSAN 7.0U2"]), "vSAN 7.0U2");
+        assert_eq!(vsan(&["6.6"]), "vSAN 6.7U3");
+        assert_eq!(vsan(&[]), "vSAN 6.7U3");
     }
 }

@@ -3,14 +3,18 @@
 #![cfg(test)]
 
 mod authorization;
+mod cns;
 mod connection;
 mod inventory;
 mod leak;
+mod policy;
 mod site;
+mod snapshots;
 mod sso;
 mod tags;
 mod tasks;
 mod tokens;
 mod trust;
+mod vslm;
 mod watch;
 mod wire;

@@ -137,7 +137,7 @@ async fn faults_are_sorted_by_remedy_with_their_details() {
         ("NoDiskSpace", json!({"file": "", "datastore": "shared-1"}), "no-space"),
         ("InvalidArgument", json!({"invalidProperty": "spec.name"}), "invalid"),
         ("HostNotConnected", json!({}), "retry"),
-        ("InvalidPowerState", json!({}), "retry"),
+        ("InvalidPowerState", json!({}), "refused"),
         ("NotSupported", json!({}), "refused"),
         ("CnsFault", json!({"reason": "no"}), "refused"),
     ];

@@ -1,0 +1,387 @@
+//! CNS, the volumes of containers: what the drivers ask of it, without its envelopes.
+//!
+//! [`Connection::volumes`] is the way in. What changes volumes is a task on vCenter: the call returns a
+//! [`Started`] or a [`Batch`] as soon as vCenter has the task, so that its id can be written down, and
+//! waiting for it is a second step. Whoever comes back after a crash goes on with [`Volumes::resume`].
+//!
+//! ```no_run
+//! # use vsphere::{connection::Connection, error::Error};
+//! # async fn example(connection: &Connection, journal: impl Fn(&str)) -> Result<(), Error> {
+//! use std::time::Duration;
+//!
+//! use vsphere::cns::{Created, NewVolume};
+//!
+//! const LIMIT: Duration = Duration::from_secs(300);
+//! let volumes = connection.volumes();
+//! let started = volumes.create(&NewVolume::block("pvc-1", 1024)).await?;
+//! journal(started.task().value());
+//! let Created { volume, .. } = started.wait(LIMIT).await?;
+//! // Without a journal, both in one:
+//! volumes.delete(&volume, true).await?.wait(LIMIT).await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! - A task that succeeds may hold faults of single volumes; each becomes an [`Error`] of its volume.
+//! - Results are in the order of the specs, whatever order the server chose.
+//! - vCenter takes one volume a call for create, delete and extend. Many are made by calling many times at
+//!   once; the connection bounds how many are on the way.
+//! - What a server is too old for is refused here and never sent in part: a volume from a snapshot would
+//!   otherwise be an empty one. Fields that only describe, such as a cluster's flavour, are left out.
+//!
+//! Deliberately absent: `CnsRegisterVolume`, which no vCenter has; see [`Volumes::register`].
+
+mod create;
+mod outcome;
+mod query;
+mod snapshots;
+
+use std::{marker::PhantomData, time::Duration};
+
+pub use create::{Content, NewVolume};
+pub use outcome::{Attached, Created, DeletedSnapshot, Outcome, Registered, Synced, TakenSnapshot};
+pub use query::{ALL, Pages, Select};
+pub use snapshots::SnapshotPages;
+
+use crate::{
+    connection::Connection,
+    error::{Cause, Error},
+    reference::Ref,
+    soap::Service,
+    types::{
+        AnyCnsVolumeOperationResult, AnyVirtualMachineProfileSpec, CnsAttachVolume,
+        CnsBlockVolumeRelocateSpec, CnsConfigureVolumeAcls, CnsCreateVolume, CnsDebugManager,
+        CnsDeleteVolume, CnsDetachVolume, CnsExtendVolume, CnsQueryVolumeInfo,
+        CnsReconfigVolumePolicy, CnsRelocateVolume, CnsSnapshotId, CnsSyncDatastore, CnsSyncVolume,
+        CnsSyncVolumeSpec, CnsUnregisterVolume, CnsUnregisterVolumeSpec, CnsUpdateVolumeMetadata,
+        CnsVolumeACLConfigureSpec, CnsVolumeAttachDetachSpec, CnsVolumeExtendSpec, CnsVolumeId,
+        CnsVolumeManager, CnsVolumeMetadata, CnsVolumeMetadataUpdateSpec,
+        CnsVolumeOperationBatchResult, CnsVolumePolicyReconfigSpec, Datastore, Task,
+        VStorageObject, VirtualMachine, VirtualMachineDefinedProfileSpec,
+        versions::{VSAN_8_0_0_2, VSAN_9_1_0_0},
+    },
+    version::Since,
+    xml::{Malformed, Method},
+};
+
+impl Connection {
+    /// The volumes of this vCenter.
+    pub fn volumes(&self) -> Volumes<'_> {
+        Volumes { connection: self }
+    }
+}
+
+/// The volumes of one vCenter.
+#[derive(Debug, Clone, Copy)]
+pub struct Volumes<'a> {
+    connection: &'a Connection,
+}
+
+/// A task for one volume, which vCenter has accepted. Dropping it does not stop the task.
+#[derive(Debug, Clone)]
+pub struct Started<T> {
+    batch: Batch<T>,
+}
+
+/// A task for several volumes, which vCenter has accepted. Dropping it does not stop the task.
+#[derive(Debug, Clone)]
+pub struct Batch<T> {
+    connection: Connection,
+    task: Ref<Task>,
+    method: &'static str,
+    /// In the order of the wanted results; none for volumes that are yet to be made.
+    volumes: Vec<CnsVolumeId>,
+    of: PhantomData<fn() -> T>,
+}
+
+impl<T: Outcome> Started<T> {
+    /// The task, to be written down before waiting.
+    pub fn task(&self) -> &Ref<Task> {
+        &self.batch.task
+    }
+
+    /// Waits for the task's end. After `limit` the error is [`Error::Unfinished`], the task goes on, and so
+    /// may the waiting.
+    pub async fn wait(&self, limit: Duration) -> Result<T, Error> {
+        let mut results = self.batch.results(limit).await?;
+        if results.is_empty() {
+            return T::without_result().ok_or_else(|| self.batch.unanswered());
+        }
+        self.batch.read(results.swap_remove(0))
+    }
+}
+
+impl<T: Outcome> Batch<T> {
+    /// The task, to be written down before waiting.
+    pub fn task(&self) -> &Ref<Task> {
+        &self.task
+    }
+
+    /// Waits for the task's end: a result or an error per volume, in the order of the specs. After `limit`
+    /// the error is [`Error::Unfinished`], the task goes on, and so may the waiting.
+    pub async fn wait(&self, limit: Duration) -> Result<Vec<Result<T, Error>>, Error> {
+        let results = self.results(limit).await?;
+        if self.volumes.is_empty() {
+            return Ok(results.into_iter().map(|result| self.read(result)).collect());
+        }
+        let ordered = outcome::ordered(&self.volumes, results).into_iter();
+        Ok(ordered
+            .map(|result| match result {
+                Some(result) => self.read(result),
+                None => Err(self.unanswered()),
+            })
+            .collect())
+    }
+
+    async fn results(&self, limit: Duration) -> Result<Vec<AnyCnsVolumeOperationResult>, Error> {
+        let ended = self.connection.wait(&self.task, Service::Cns, limit).await;
+        let ended: Option<CnsVolumeOperationBatchResult> =
+            ended.map_err(|error| error.of(self.method))?;
+        Ok(ended.unwrap_or_default().volume_results)
+    }
+
+    fn read(&self, result: AnyCnsVolumeOperationResult) -> Result<T, Error> {
+        T::read(result).map_err(|cause| self.connection.wire().error(self.method, cause))
+    }
+
+    /// The error of a volume that a task which ended says nothing of.
+    fn unanswered(&self) -> Error {
+        let missing = Cause::Malformed(Malformed::new("the task's result lacks the volume"));
+        self.connection.unfinished(&self.task, self.method, missing)
+    }
+}
+
+impl Volumes<'_> {
+    /// Makes a volume.
+    pub async fn create(&self, volume: &NewVolume) -> Result<Started<Created>, Error> {
+        self.start_create(volume).await
+    }
+
+    /// Makes a volume of a disk that exists: [`Content::Disk`] or [`Content::File`]. A disk that is a
+    /// volume already is no error.
+    pub async fn register(&self, volume: &NewVolume) -> Result<Started<Registered>, Error> {
+        self.start_create(volume).await
+    }
+
+    async fn start_create<T>(&self, volume: &NewVolume) -> Result<Started<T>, Error> {
+        self.require(CnsCreateVolume::NAME, volume.needs()).await?;
+        let create = CnsCreateVolume { create_specs: vec![volume.spec()] };
+        Ok(Started { batch: self.start(&create, Vec::new()).await? })
+    }
+
+    /// Deletes a volume, and its disk or share too if `with_disk`.
+    pub async fn delete(
+        &self,
+        volume: &CnsVolumeId,
+        with_disk: bool,
+    ) -> Result<Started<()>, Error> {
+        let volume_ids = vec![volume.clone()];
+        let delete = CnsDeleteVolume { volume_ids: volume_ids.clone(), delete_disk: with_disk };
+        Ok(Started { batch: self.start(&delete, volume_ids).await? })
+    }
+
+    /// Makes a volume larger.
+    pub async fn extend(&self, volume: &CnsVolumeId, mebibytes: i64) -> Result<Started<()>, Error> {
+        let spec = CnsVolumeExtendSpec { volume_id: volume.clone(), capacity_in_mb: mebibytes };
+        let extend = CnsExtendVolume { extend_specs: vec![spec] };
+        Ok(Started { batch: self.start(&extend, vec![volume.clone()]).await? })
+    }
+
+    /// Gives volumes to VMs. A volume that a VM has, even if it is the same one, is [`Error::InUse`].
+    pub async fn attach(
+        &self,
+        specs: &[CnsVolumeAttachDetachSpec],
+    ) -> Result<Batch<Attached>, Error> {
+        let needs = specs.iter().any(asks_for_place).then_some(VSAN_9_1_0_0);
+        self.require(CnsAttachVolume::NAME, needs).await?;
+        let volumes = specs.iter().map(|spec| spec.volume_id.clone()).collect();
+        self.start(&CnsAttachVolume { attach_specs: specs.to_vec() }, volumes).await
+    }
+
+    /// Takes volumes from VMs. What the VM does not have is [`Error::NotFound`].
+    pub async fn detach(&self, specs: &[CnsVolumeAttachDetachSpec]) -> Result<Batch<()>, Error> {
+        let volumes = specs.iter().map(|spec| spec.volume_id.clone()).collect();
+        self.start(&CnsDetachVolume { detach_specs: specs.to_vec() }, volumes).await
+    }
+
+    /// Changes what CNS knows of the users of volumes.
+    pub async fn update_metadata(
+        &self,
+        specs: &[CnsVolumeMetadataUpdateSpec],
+    ) -> Result<Batch<()>, Error> {
+        let needs = specs.iter().find_map(|spec| metadata_needs(&spec.metadata));
+        self.require(CnsUpdateVolumeMetadata::NAME, needs).await?;
+        let volumes = specs.iter().map(|spec| spec.volume_id.clone()).collect();
+        self.start(&CnsUpdateVolumeMetadata { update_specs: specs.to_vec() }, volumes).await
+    }
+
+    /// Moves volumes to other datastores.
+    pub async fn relocate(&self, specs: &[CnsBlockVolumeRelocateSpec]) -> Result<Batch<()>, Error> {
+        let volumes = specs.iter().map(|spec| spec.volume_id.clone()).collect();
+        let relocate_specs = specs.iter().cloned().map(Into::into).collect();
+        self.start(&CnsRelocateVolume { relocate_specs }, volumes).await
+    }
+
+    /// Gives each volume the storage policy with the id behind it.
+    pub async fn change_policy(
+        &self,
+        changes: &[(CnsVolumeId, String)],
+    ) -> Result<Batch<()>, Error> {
+        let spec = |(volume, policy): &(CnsVolumeId, String)| CnsVolumePolicyReconfigSpec {
+            volume_id: volume.clone(),
+            profile: profile(Some(policy)),
+        };
+        let volumes = changes.iter().map(|(volume, _)| volume.clone()).collect();
+        let volume_policy_reconfig_specs = changes.iter().map(spec).collect();
+        self.start(&CnsReconfigVolumePolicy { volume_policy_reconfig_specs }, volumes).await
+    }
+
+    /// Changes who may mount file volumes.
+    pub async fn configure_access(
+        &self,
+        specs: &[CnsVolumeACLConfigureSpec],
+    ) -> Result<Batch<()>, Error> {
+        let volumes = specs.iter().map(|spec| spec.volume_id.clone()).collect();
+        self.start(&CnsConfigureVolumeAcls { acl_config_specs: specs.to_vec() }, volumes).await
+    }
+
+    /// Makes CNS forget volumes; what is left of each is a first class disk or a plain one.
+    pub async fn unregister(&self, specs: &[CnsUnregisterVolumeSpec]) -> Result<Batch<()>, Error> {
+        let volumes = specs.iter().map(|spec| spec.volume_id.clone()).collect();
+        self.start(&CnsUnregisterVolume { unregister_spec: specs.to_vec() }, volumes).await
+    }
+
+    /// Reads the first class disks behind block volumes.
+    pub async fn disks(&self, volumes: &[CnsVolumeId]) -> Result<Batch<VStorageObject>, Error> {
+        self.start(&CnsQueryVolumeInfo { volumes: volumes.to_vec() }, volumes.to_vec()).await
+    }
+
+    /// Makes CNS compare volumes with their disks.
+    pub async fn sync(&self, specs: &[CnsSyncVolumeSpec]) -> Result<Batch<()>, Error> {
+        let volumes = specs.iter().map(|spec| spec.volume_id.clone()).collect();
+        self.start(&CnsSyncVolume { sync_specs: specs.to_vec() }, volumes).await
+    }
+
+    /// Makes CNS compare all volumes of a datastore with its disks.
+    pub async fn sync_datastore(&self, url: &str, full: bool) -> Result<Started<Synced>, Error> {
+        let sync = CnsSyncDatastore { datastore_url: Some(url.to_owned()), full_sync: Some(full) };
+        let manager = Ref::<CnsDebugManager>::new("cns-debug-manager");
+        let task = self.connection.call(&manager, &sync).await?;
+        Ok(Started { batch: self.batch(task, CnsSyncDatastore::NAME, Vec::new()) })
+    }
+
+    /// A task that was started earlier, perhaps by another process, by the id that was written down.
+    pub fn resume<T: Outcome>(&self, task: &str) -> Started<T> {
+        Started { batch: self.resume_batch(task, &[]) }
+    }
+
+    /// The same for a task with several volumes, with the order in which the results are wanted.
+    pub fn resume_batch<T: Outcome>(&self, task: &str, volumes: &[CnsVolumeId]) -> Batch<T> {
+        self.batch(Ref::new(task), "Task", volumes.to_vec())
+    }
+
+    async fn start<M, T>(&self, method: &M, volumes: Vec<CnsVolumeId>) -> Result<Batch<T>, Error>
+    where
+        M: Method<On = CnsVolumeManager, Answer = Ref<Task>>,
+    {
+        let task = self.connection.call(&manager(), method).await?;
+        Ok(self.batch(task, M::NAME, volumes))
+    }
+
+    fn batch<T>(
+        &self,
+        task: Ref<Task>,
+        method: &'static str,
+        volumes: Vec<CnsVolumeId>,
+    ) -> Batch<T> {
+        Batch { connection: self.connection.clone(), task, method, volumes, of: PhantomData }
+    }
+
+    /// Refuses what the server is too old for.
+    async fn require(
+        &self,
+        method: &'static str,
+        needs: impl IntoIterator<Item = Since>,
+    ) -> Result<(), Error> {
+        let release = self.connection.established().await?.release;
+        match needs.into_iter().find(|since| !release.knows(*since)) {
+            Some(since) => Err(self.connection.wire().error(method, Cause::TooOld(since))),
+            None => Ok(()),
+        }
+    }
+}
+
+fn manager() -> Ref<CnsVolumeManager> {
+    Ref::new("cns-volume-manager")
+}
+
+fn profile(policy: Option<&String>) -> Vec<AnyVirtualMachineProfileSpec> {
+    let spec = |id: &String| VirtualMachineDefinedProfileSpec { profile_id: id.clone() }.into();
+    policy.map(spec).into_iter().collect()
+}
+
+/// Whether a spec says more than which volume and which VM.
+fn asks_for_place(spec: &CnsVolumeAttachDetachSpec) -> bool {
+    let CnsVolumeAttachDetachSpec {
+        volume_id: _,
+        vm: _,
+        disk_mode,
+        sharing,
+        controller_key,
+        unit_number,
+        backing_type_name,
+        volume_encrypted,
+    } = spec;
+    disk_mode.is_some()
+        || sharing.is_some()
+        || controller_key.is_some()
+        || unit_number.is_some()
+        || backing_type_name.is_some()
+        || volume_encrypted.is_some()
+}
+
+/// A server that does not know the mark would keep the cluster that is to be removed.
+fn metadata_needs(metadata: &CnsVolumeMetadata) -> Option<Since> {
+    let mut clusters = metadata.container_cluster_array.iter().chain([&metadata.container_cluster]);
+    clusters.any(|cluster| cluster.delete == Some(true)).then_some(VSAN_8_0_0_2)
+}
+
+impl CnsVolumeAttachDetachSpec {
+    /// The volume and the VM; CNS chooses the rest.
+    pub fn new(volume: &CnsVolumeId, vm: &Ref<VirtualMachine>) -> Self {
+        Self { volume_id: volume.clone(), vm: vm.clone(), ..Self::default() }
+    }
+}
+
+impl CnsBlockVolumeRelocateSpec {
+    /// The volume and the datastore it goes to; its policy changes only if one is given.
+    pub fn new(volume: &CnsVolumeId, datastore: &Ref<Datastore>, policy: Option<&String>) -> Self {
+        Self { volume_id: volume.clone(), datastore: datastore.clone(), profile: profile(policy) }
+    }
+}
+
+macro_rules! ids {
+    ($($name:ident)*) => { $(
+        impl From<&str> for $name {
+            fn from(id: &str) -> Self {
+                Self { id: id.to_owned() }
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(&self.id)
+            }
+        }
+
+        impl Eq for $name {}
+
+        impl std::hash::Hash for $name {
+            fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+                self.id.hash(state);
+            }
+        }
+    )* };
+}
+
+ids! { CnsVolumeId CnsSnapshotId }

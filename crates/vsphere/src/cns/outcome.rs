@@ -1,0 +1,306 @@
+//! What a task did to each of its volumes.
+//!
+//! The server answers with one list of results of several types, some with faults. Here a result is matched
+//! with the volume it is about, and read as what the operation promises.
+
+use crate::{
+    error::Cause,
+    fault::Fault,
+    reference::Ref,
+    types::{
+        AnyCnsVolumeInfo, AnyCnsVolumeOperationResult, CnsPlacementResult, CnsQueryResult,
+        CnsSnapshot, CnsSnapshotId, CnsVolumeId, Datastore, VStorageObject,
+    },
+    xml::Malformed,
+};
+
+/// What an operation tells of one volume.
+pub trait Outcome: Sized {
+    /// Reads a result; the cause of the failure if it holds a fault, or not what it should.
+    fn read(result: AnyCnsVolumeOperationResult) -> Result<Self, Cause>;
+
+    /// What a task means that succeeds and has no results, if it means anything.
+    fn without_result() -> Option<Self> {
+        None
+    }
+}
+
+/// A volume that was made.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Created {
+    /// Its id.
+    pub volume: CnsVolumeId,
+    /// Its name.
+    pub name: Option<String>,
+    /// Where it is, if the server says; those before 7.0U2 do not.
+    pub datastore: Option<Ref<Datastore>>,
+    /// The datastores that CNS looked at, with the reasons against those that it did not take.
+    pub placements: Vec<CnsPlacementResult>,
+}
+
+/// A disk that is a volume now.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Registered {
+    /// The volume's id.
+    pub volume: CnsVolumeId,
+    /// Whether it was one before.
+    pub existed: bool,
+}
+
+/// A volume that a VM has now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Attached {
+    /// The disk's UUID, under which the guest finds it.
+    pub disk_uuid: String,
+}
+
+/// A snapshot that was taken.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TakenSnapshot {
+    /// The snapshot; of one that CNS failed to enter in its own records only the ids are known.
+    pub snapshot: CnsSnapshot,
+    /// What all snapshots of the volume take, in MiB. From vCenter 9.0.
+    pub all_mebibytes: Option<i64>,
+}
+
+/// A snapshot that is gone.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DeletedSnapshot {
+    /// Its id.
+    pub snapshot: Option<CnsSnapshotId>,
+    /// What the volume's other snapshots take, in MiB. From vCenter 9.0.
+    pub all_mebibytes: Option<i64>,
+}
+
+/// A datastore that was compared with what CNS knew of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Synced;
+
+impl Outcome for () {
+    fn read(result: AnyCnsVolumeOperationResult) -> Result<Self, Cause> {
+        sound(result).map(|_| ())
+    }
+}
+
+impl Outcome for Synced {
+    fn read(result: AnyCnsVolumeOperationResult) -> Result<Self, Cause> {
+        sound(result).map(|_| Self)
+    }
+
+    fn without_result() -> Option<Self> {
+        Some(Self)
+    }
+}
+
+impl Outcome for Created {
+    fn read(result: AnyCnsVolumeOperationResult) -> Result<Self, Cause> {
+        let AnyCnsVolumeOperationResult::CnsVolumeCreateResult(created) = result else {
+            // Servers may say a mere fault.
+            return Err(sound(result).err().unwrap_or_else(|| other("CnsVolumeCreateResult")));
+        };
+        let placements = created.placement_results;
+        if let Some(fault) = created.fault.map(Box::new) {
+            let unplaced =
+                placements.iter().any(|placement| !placement.placement_faults.is_empty());
+            return Err(if unplaced {
+                Cause::Unplaced { fault, placements }
+            } else {
+                Cause::Fault(fault)
+            });
+        }
+        let volume = created.volume_id.filter(is_named).ok_or_else(|| other("a volume id"))?;
+        let taken = placements.iter().find(|placement| placement.placement_faults.is_empty());
+        let datastore = taken.map(|placement| placement.datastore.clone());
+        Ok(Self { volume, name: created.name, datastore, placements })
+    }
+}
+
+impl Outcome for Registered {
+    fn read(result: AnyCnsVolumeOperationResult) -> Result<Self, Cause> {
+        let known = fault_of(&result).and_then(|fault| fault.find("CnsAlreadyRegisteredFault"));
+        if let Some(id) = known.and_then(|fault| fault.field("volumeId.id")) {
+            return Ok(Self { volume: id.into(), existed: true });
+        }
+        Created::read(result).map(|created| Self { volume: created.volume, existed: false })
+    }
+}
+
+impl Outcome for Attached {
+    fn read(result: AnyCnsVolumeOperationResult) -> Result<Self, Cause> {
+        match sound(result)? {
+            AnyCnsVolumeOperationResult::CnsVolumeAttachResult(attached) => {
+                let disk_uuid = attached.disk_uuid.filter(|uuid| !uuid.is_empty());
+                disk_uuid.map(|disk_uuid| Self { disk_uuid }).ok_or_else(|| other("a disk UUID"))
+            }
+            _ => Err(other("CnsVolumeAttachResult")),
+        }
+    }
+}
+
+impl Outcome for TakenSnapshot {
+    fn read(result: AnyCnsVolumeOperationResult) -> Result<Self, Cause> {
+        // The snapshot is there, and would be left behind if this were an error.
+        let taken = fault_of(&result).and_then(|fault| fault.find("CnsSnapshotCreatedFault"));
+        if let Some(fault) = taken
+            && let Some(volume) = fault.field("volumeId.id")
+            // The one name is in keeping with all others, the other one is govmomi's.
+            && let Some(id) = fault.field("snapshotId.id").or(fault.field("SnapshotId.id"))
+        {
+            let snapshot = CnsSnapshot {
+                snapshot_id: id.into(),
+                volume_id: volume.into(),
+                ..CnsSnapshot::default()
+            };
+            return Ok(Self { snapshot, all_mebibytes: None });
+        }
+        match sound(result)? {
+            AnyCnsVolumeOperationResult::CnsSnapshotCreateResult(created) => {
+                let snapshot = created.snapshot.ok_or_else(|| other("a snapshot"))?;
+                Ok(Self { snapshot, all_mebibytes: created.aggregated_snapshot_capacity_in_mb })
+            }
+            _ => Err(other("CnsSnapshotCreateResult")),
+        }
+    }
+}
+
+impl Outcome for DeletedSnapshot {
+    fn read(result: AnyCnsVolumeOperationResult) -> Result<Self, Cause> {
+        match sound(result)? {
+            AnyCnsVolumeOperationResult::CnsSnapshotDeleteResult(deleted) => Ok(Self {
+                snapshot: deleted.snapshot_id,
+                all_mebibytes: deleted.aggregated_snapshot_capacity_in_mb,
+            }),
+            _ => Err(other("CnsSnapshotDeleteResult")),
+        }
+    }
+}
+
+impl Outcome for VStorageObject {
+    fn read(result: AnyCnsVolumeOperationResult) -> Result<Self, Cause> {
+        let AnyCnsVolumeOperationResult::CnsQueryVolumeInfoResult(queried) = sound(result)? else {
+            return Err(other("CnsQueryVolumeInfoResult"));
+        };
+        match queried.volume_info {
+            Some(AnyCnsVolumeInfo::CnsBlockVolumeInfo(block)) => Ok(*block.vstorage_object),
+            _ => Err(other("a disk")),
+        }
+    }
+}
+
+impl Outcome for CnsQueryResult {
+    fn read(result: AnyCnsVolumeOperationResult) -> Result<Self, Cause> {
+        match sound(result)? {
+            AnyCnsVolumeOperationResult::CnsAsyncQueryResult(queried) => {
+                queried.query_result.ok_or_else(|| other("volumes"))
+            }
+            _ => Err(other("CnsAsyncQueryResult")),
+        }
+    }
+}
+
+fn is_named(volume: &CnsVolumeId) -> bool {
+    !volume.id.is_empty()
+}
+
+fn other(missing: &str) -> Cause {
+    Cause::Malformed(Malformed::new(&format!("a volume's result lacks {missing}")))
+}
+
+/// The result, unless it holds a fault.
+fn sound(result: AnyCnsVolumeOperationResult) -> Result<AnyCnsVolumeOperationResult, Cause> {
+    match fault_of(&result) {
+        Some(fault) => Err(Cause::Fault(Box::new(fault.clone()))),
+        None => Ok(result),
+    }
+}
+
+/// What all types of results begin with.
+macro_rules! common {
+    ($result:expr, $field:ident) => {
+        match $result {
+            AnyCnsVolumeOperationResult::CnsVolumeOperationResult(result) => result.$field.as_ref(),
+            AnyCnsVolumeOperationResult::CnsAsyncQueryResult(result) => result.$field.as_ref(),
+            AnyCnsVolumeOperationResult::CnsQueryVolumeInfoResult(result) => result.$field.as_ref(),
+            AnyCnsVolumeOperationResult::CnsSnapshotCreateResult(result) => result.$field.as_ref(),
+            AnyCnsVolumeOperationResult::CnsSnapshotDeleteResult(result) => result.$field.as_ref(),
+            AnyCnsVolumeOperationResult::CnsSnapshotOperationResult(result) => {
+                result.$field.as_ref()
+            }
+            AnyCnsVolumeOperationResult::CnsVolumeAttachResult(result) => result.$field.as_ref(),
+            AnyCnsVolumeOperationResult::CnsVolumeCreateResult(result) => result.$field.as_ref(),
+            AnyCnsVolumeOperationResult::Other { base, .. } => base.$field.as_ref(),
+        }
+    };
+}
+
+fn fault_of(result: &AnyCnsVolumeOperationResult) -> Option<&Fault> {
+    common!(result, fault)
+}
+
+fn volume_of(result: &AnyCnsVolumeOperationResult) -> Option<&CnsVolumeId> {
+    common!(result, volume_id).filter(|id| is_named(id))
+}
+
+/// The results in the order of the volumes, each used once: a volume may be in a call twice. Results that
+/// name no volume are taken in their own order by the volumes that are left.
+pub(super) fn ordered(
+    volumes: &[CnsVolumeId],
+    results: Vec<AnyCnsVolumeOperationResult>,
+) -> Vec<Option<AnyCnsVolumeOperationResult>> {
+    let mut results: Vec<_> = results.into_iter().map(Some).collect();
+    let mut take = |wanted: Option<&CnsVolumeId>| {
+        let fits = |result: &&mut Option<_>| {
+            result.as_ref().is_some_and(|result| volume_of(result) == wanted)
+        };
+        results.iter_mut().find(fits).and_then(Option::take)
+    };
+    let mut found: Vec<_> = volumes.iter().map(|volume| take(Some(volume))).collect();
+    for missing in found.iter_mut().filter(|result| result.is_none()) {
+        *missing = take(None);
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ordered, volume_of};
+    use crate::types::{AnyCnsVolumeOperationResult, CnsVolumeId, CnsVolumeOperationResult};
+
+    fn result(id: &str) -> AnyCnsVolumeOperationResult {
+        CnsVolumeOperationResult { volume_id: Some(id.into()), fault: None }.into()
+    }
+
+    fn order(volumes: &[&str], results: &[&str]) -> Vec<Option<Option<String>>> {
+        let volumes: Vec<CnsVolumeId> = volumes.iter().map(|id| CnsVolumeId::from(*id)).collect();
+        let results = results.iter().map(|id| result(id)).collect();
+        let named =
+            |result: AnyCnsVolumeOperationResult| volume_of(&result).map(|id| id.id.clone());
+        ordered(&volumes, results).into_iter().map(|result| result.map(named)).collect()
+    }
+
+    fn is(id: &str) -> Option<Option<String>> {
+        Some(Some(id.to_owned()))
+    }
+
+    #[test]
+    fn results_follow_the_order_of_the_volumes() {
+        assert_eq!(order(&["a", "b", "c"], &["c", "a", "b"]), [is("a"), is("b"), is("c")]);
+    }
+
+    #[test]
+    fn a_volume_that_is_asked_for_twice_gets_two_results() {
+        assert_eq!(order(&["a", "b", "a"], &["a", "a", "b"]), [is("a"), is("b"), is("a")]);
+        assert_eq!(order(&["a", "a"], &["a"]), [is("a"), None]);
+    }
+
+    #[test]
+    fn a_result_without_a_volume_goes_to_a_volume_without_a_result() {
+        assert_eq!(order(&["a", "b"], &["", "a"]), [is("a"), Some(None)]);
+        assert_eq!(order(&["a", "b"], &[""]), [Some(None), None]);
+    }
+
+    #[test]
+    fn results_of_strangers_are_nobodys() {
+        assert_eq!(order(&["a"], &["b"]), [None]);
+    }
+}

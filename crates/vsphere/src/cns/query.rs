@@ -1,0 +1,283 @@
+//! Finding volumes: filters, pages, and how many ids a server takes at once.
+//!
+//! A listing of several pages is no picture of one moment: volumes that come or go meanwhile may be missing.
+
+use std::collections::VecDeque;
+
+use super::{Started, Volumes, manager};
+use crate::{
+    connection::Connection,
+    error::Error,
+    types::{
+        AnyCnsQueryFilter, CnsCursor, CnsKubernetesQueryFilter, CnsQueryAllVolume, CnsQueryAsync,
+        CnsQueryFilter, CnsQueryResult, CnsQuerySelection, CnsQueryVolume, CnsVolume, CnsVolumeId,
+        versions::VSAN_7_0,
+    },
+    version::Since,
+    xml::Method,
+};
+
+/// Volumes of one page.
+const PAGE: i64 = 500;
+/// More ids in one filter are refused.
+const MOST_IDS: usize = 1000;
+
+/// A part of a volume that a query can tell. The id is always told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Select {
+    /// Who uses it.
+    Metadata,
+    /// The URL of its datastore.
+    DatastoreUrl,
+    /// The id of its storage policy.
+    Policy,
+    /// Whether it is block or file.
+    Type,
+    /// Its name.
+    Name,
+    /// Its size, and the disk or share behind it.
+    Backing,
+    /// Whether it complies with its policy.
+    Compliance,
+    /// Whether its datastore is accessible.
+    Accessibility,
+    /// Whether it is well.
+    Health,
+}
+
+/// Everything that a query can tell.
+pub const ALL: &[Select] = &[
+    Select::Metadata,
+    Select::DatastoreUrl,
+    Select::Policy,
+    Select::Type,
+    Select::Name,
+    Select::Backing,
+    Select::Compliance,
+    Select::Accessibility,
+    Select::Health,
+];
+
+impl Select {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Metadata => "VOLUME_METADATA",
+            Self::DatastoreUrl => "DATASTORE_URL",
+            Self::Policy => "POLICY_ID",
+            Self::Type => "VOLUME_TYPE",
+            Self::Name => "VOLUME_NAME",
+            Self::Backing => "BACKING_OBJECT_DETAILS",
+            Self::Compliance => "COMPLIANCE_STATUS",
+            Self::Accessibility => "DATASTORE_ACCESSIBILITY_STATUS",
+            Self::Health => "HEALTH_STATUS",
+        }
+    }
+}
+
+fn selection(wanted: &[Select]) -> CnsQuerySelection {
+    CnsQuerySelection { names: wanted.iter().map(|select| select.name().to_owned()).collect() }
+}
+
+impl Volumes<'_> {
+    /// The volumes that pass a filter, page by page. Nothing is sent before the first page is asked for.
+    /// Servers before 7.0U3 tell everything, whatever is wanted.
+    pub fn pages(&self, filter: impl Into<AnyCnsQueryFilter>, wanted: &[Select]) -> Pages {
+        Pages::new(self.connection, filter.into(), wanted)
+    }
+
+    /// All volumes that pass a filter, read page by page.
+    pub async fn list(
+        &self,
+        filter: impl Into<AnyCnsQueryFilter>,
+        wanted: &[Select],
+    ) -> Result<Vec<CnsVolume>, Error> {
+        let mut pages = self.pages(filter, wanted);
+        let mut volumes = Vec::new();
+        while let Some(page) = pages.next_page().await? {
+            volumes.extend(page);
+        }
+        Ok(volumes)
+    }
+
+    /// The volumes with these ids; those that do not exist are not there.
+    pub async fn read(
+        &self,
+        volumes: &[CnsVolumeId],
+        wanted: &[Select],
+    ) -> Result<Vec<CnsVolume>, Error> {
+        // A filter without ids would find every volume.
+        if volumes.is_empty() {
+            return Ok(Vec::new());
+        }
+        let filter = CnsQueryFilter { volume_ids: volumes.to_vec(), ..CnsQueryFilter::default() };
+        self.list(filter, wanted).await
+    }
+
+    /// All volumes that pass a filter, in one answer however many they are: for little of each, such as
+    /// only the ids, which is what is told if nothing is wanted.
+    pub async fn list_at_once(
+        &self,
+        filter: &CnsQueryFilter,
+        wanted: &[Select],
+    ) -> Result<Vec<CnsVolume>, Error> {
+        self.require(CnsQueryAllVolume::NAME, plain_needs(filter)).await?;
+        let release = self.connection.established().await?.release;
+        let mut selection = selection(wanted);
+        if !release.knows(VSAN_7_0) {
+            selection.names.retain(|name| name != Select::Health.name());
+        }
+        let mut volumes = Vec::new();
+        for ids in chunks(&filter.volume_ids) {
+            let filter = CnsQueryFilter { volume_ids: ids, ..filter.clone() };
+            let query = CnsQueryAllVolume { filter: filter.into(), selection: selection.clone() };
+            volumes.extend(self.connection.call(&manager(), &query).await?.volumes);
+        }
+        Ok(volumes)
+    }
+
+    /// The page of volumes that the filter's cursor names, found by a task: for queries that take the server
+    /// longer than a call may. From vCenter 7.0U3.
+    pub async fn query_by_task(
+        &self,
+        filter: &CnsQueryFilter,
+        wanted: &[Select],
+    ) -> Result<Started<CnsQueryResult>, Error> {
+        let selection = Some(selection(wanted));
+        let query = CnsQueryAsync { filter: filter.clone().into(), selection };
+        Ok(Started { batch: self.start(&query, Vec::new()).await? })
+    }
+}
+
+/// The volumes that pass a filter, page by page.
+#[derive(Debug)]
+pub struct Pages {
+    connection: Connection,
+    /// Without ids and cursor, which each page brings.
+    filter: AnyCnsQueryFilter,
+    selection: CnsQuerySelection,
+    /// The ids of this query and of those after it.
+    ids: VecDeque<Vec<CnsVolumeId>>,
+    cursor: CnsCursor,
+}
+
+impl Pages {
+    fn new(connection: &Connection, mut filter: AnyCnsQueryFilter, wanted: &[Select]) -> Self {
+        let (ids, cursor) = parts(&mut filter);
+        let ids = chunks(&std::mem::take(ids)).into();
+        let first = CnsCursor { limit: PAGE, ..CnsCursor::default() };
+        let cursor = cursor.take().unwrap_or(first);
+        Self { connection: connection.clone(), filter, selection: selection(wanted), ids, cursor }
+    }
+
+    /// At most this many volumes a page.
+    #[must_use]
+    pub fn of(mut self, volumes: u16) -> Self {
+        self.cursor.limit = volumes.max(1).into();
+        self
+    }
+
+    /// The next page; nothing after the last one.
+    pub async fn next_page(&mut self) -> Result<Option<Vec<CnsVolume>>, Error> {
+        while let Some(ids) = self.ids.front() {
+            let mut filter = self.filter.clone();
+            let (of, cursor) = parts(&mut filter);
+            of.clone_from(ids);
+            *cursor = Some(self.cursor.clone());
+            let volumes = self.connection.volumes();
+            volumes.require(CnsQueryVolume::NAME, needs(&filter)).await?;
+            let query = CnsQueryVolume { filter, selection: Some(self.selection.clone()) };
+            let found = self.connection.call(&manager(), &query).await?;
+            match next(&self.cursor, found.volumes.len(), &found.cursor) {
+                Some(cursor) => self.cursor = cursor,
+                None => {
+                    self.ids.pop_front();
+                    self.cursor =
+                        CnsCursor { offset: 0, total_records: None, ..self.cursor.clone() };
+                }
+            }
+            if !found.volumes.is_empty() {
+                return Ok(Some(found.volumes));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// The cursor of the page after one that `asked` brought, if there is one. The server's offset is where the
+/// next page begins; one that does not move would be read for ever.
+pub(super) fn next(asked: &CnsCursor, found: usize, answer: &CnsCursor) -> Option<CnsCursor> {
+    let found = i64::try_from(found).unwrap_or(i64::MAX);
+    let offset = answer.offset.max(asked.offset.saturating_add(found));
+    let more = found > 0 && answer.total_records.is_some_and(|total| offset < total);
+    let cursor = CnsCursor { offset, limit: asked.limit, total_records: answer.total_records };
+    more.then_some(cursor)
+}
+
+/// At least one list, because a filter without ids is a query, too.
+fn chunks(ids: &[CnsVolumeId]) -> Vec<Vec<CnsVolumeId>> {
+    if ids.is_empty() {
+        return vec![Vec::new()];
+    }
+    ids.chunks(MOST_IDS).map(<[_]>::to_vec).collect()
+}
+
+fn parts(filter: &mut AnyCnsQueryFilter) -> (&mut Vec<CnsVolumeId>, &mut Option<CnsCursor>) {
+    match filter {
+        AnyCnsQueryFilter::CnsQueryFilter(filter)
+        | AnyCnsQueryFilter::Other { base: filter, .. } => {
+            (&mut filter.volume_ids, &mut filter.cursor)
+        }
+        AnyCnsQueryFilter::CnsKubernetesQueryFilter(filter) => {
+            (&mut filter.volume_ids, &mut filter.cursor)
+        }
+    }
+}
+
+/// A server that does not know a condition would find what does not meet it.
+fn needs(filter: &AnyCnsQueryFilter) -> Option<Since> {
+    match filter {
+        AnyCnsQueryFilter::CnsQueryFilter(filter)
+        | AnyCnsQueryFilter::Other { base: filter, .. } => plain_needs(filter),
+        AnyCnsQueryFilter::CnsKubernetesQueryFilter(CnsKubernetesQueryFilter { .. }) => {
+            Some(VSAN_7_0)
+        }
+    }
+}
+
+fn plain_needs(filter: &CnsQueryFilter) -> Option<Since> {
+    filter.health_status.is_some().then_some(VSAN_7_0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{chunks, next};
+    use crate::types::{CnsCursor, CnsVolumeId};
+
+    fn cursor(offset: i64, limit: i64, total: Option<i64>) -> CnsCursor {
+        CnsCursor { offset, limit, total_records: total }
+    }
+
+    #[test]
+    fn pages_end_where_the_server_says() {
+        let first = cursor(0, 10, None);
+        let second = next(&first, 10, &cursor(10, 10, Some(15))).unwrap();
+        assert_eq!((second.offset, second.limit), (10, 10));
+        assert_eq!(next(&second, 5, &cursor(15, 10, Some(15))), None);
+    }
+
+    #[test]
+    fn a_cursor_that_stands_still_is_moved_and_an_empty_page_is_the_last() {
+        let asked = cursor(20, 10, None);
+        assert_eq!(next(&asked, 10, &cursor(20, 10, Some(50))).unwrap().offset, 30);
+        assert_eq!(next(&asked, 0, &cursor(20, 10, Some(50))), None);
+        assert_eq!(next(&asked, 10, &cursor(30, 10, None)), None);
+    }
+
+    #[test]
+    fn ids_are_split_and_no_ids_are_one_query() {
+        let ids: Vec<CnsVolumeId> = (0..2001).map(|id| id.to_string().as_str().into()).collect();
+        let sizes: Vec<usize> = chunks(&ids).iter().map(Vec::len).collect();
+        assert_eq!(sizes, [1000, 1000, 1]);
+        assert_eq!(chunks(&[]).len(), 1);
+    }
+}

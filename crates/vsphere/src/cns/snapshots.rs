@@ -1,0 +1,127 @@
+//! Snapshots of volumes. From vCenter 7.0U3.
+
+use std::time::Duration;
+
+use super::{Batch, DeletedSnapshot, TakenSnapshot, Volumes, manager, query::next};
+use crate::{
+    connection::Connection,
+    error::{Cause, Error},
+    soap::Service,
+    types::{
+        CnsCreateSnapshots, CnsCursor, CnsDeleteSnapshots, CnsQuerySnapshots, CnsSnapshot,
+        CnsSnapshotCreateSpec, CnsSnapshotDeleteSpec, CnsSnapshotId, CnsSnapshotQueryFilter,
+        CnsSnapshotQueryResult, CnsSnapshotQueryResultEntry, CnsSnapshotQuerySpec, CnsVolumeId,
+        versions::VSAN_9_1_0_0,
+    },
+    xml::{Malformed, Method},
+};
+
+/// Snapshots of one page; more are refused.
+const PAGE: i64 = 128;
+
+impl Volumes<'_> {
+    /// Takes snapshots.
+    pub async fn create_snapshots(
+        &self,
+        specs: &[CnsSnapshotCreateSpec],
+    ) -> Result<Batch<TakenSnapshot>, Error> {
+        let needs = specs.iter().any(|spec| spec.snapshot_id.is_some()).then_some(VSAN_9_1_0_0);
+        self.require(CnsCreateSnapshots::NAME, needs).await?;
+        let volumes = specs.iter().map(|spec| spec.volume_id.clone()).collect();
+        self.start(&CnsCreateSnapshots { snapshot_specs: specs.to_vec() }, volumes).await
+    }
+
+    /// Deletes snapshots. One that does not exist is [`Error::NotFound`].
+    pub async fn delete_snapshots(
+        &self,
+        specs: &[CnsSnapshotDeleteSpec],
+    ) -> Result<Batch<DeletedSnapshot>, Error> {
+        let volumes = specs.iter().map(|spec| spec.volume_id.clone()).collect();
+        self.start(&CnsDeleteSnapshots { snapshot_delete_specs: specs.to_vec() }, volumes).await
+    }
+
+    /// Every snapshot that CNS knows, page by page. Nothing is sent before the first page is asked for.
+    pub fn snapshots(&self) -> SnapshotPages {
+        SnapshotPages::new(self.connection, None)
+    }
+
+    /// The snapshots of a volume, page by page.
+    pub fn snapshots_of(&self, volume: &CnsVolumeId) -> SnapshotPages {
+        let spec = CnsSnapshotQuerySpec { volume_id: volume.clone(), snapshot_id: None };
+        SnapshotPages::new(self.connection, Some(spec))
+    }
+
+    /// One snapshot of a volume.
+    pub async fn snapshot(
+        &self,
+        volume: &CnsVolumeId,
+        snapshot: &CnsSnapshotId,
+        limit: Duration,
+    ) -> Result<CnsSnapshot, Error> {
+        let spec =
+            CnsSnapshotQuerySpec { volume_id: volume.clone(), snapshot_id: Some(snapshot.clone()) };
+        let mut pages = SnapshotPages::new(self.connection, Some(spec));
+        let page = pages.next_page(limit).await?.unwrap_or_default();
+        page.into_iter().next().unwrap_or_else(|| {
+            let missing = Malformed::new("neither a snapshot nor a reason");
+            Err(self.connection.wire().error(CnsQuerySnapshots::NAME, Cause::Malformed(missing)))
+        })
+    }
+}
+
+/// Snapshots, page by page.
+#[derive(Debug)]
+pub struct SnapshotPages {
+    connection: Connection,
+    of: Vec<CnsSnapshotQuerySpec>,
+    /// Of the next page, if there is one.
+    cursor: Option<CnsCursor>,
+}
+
+impl SnapshotPages {
+    fn new(connection: &Connection, of: Option<CnsSnapshotQuerySpec>) -> Self {
+        let cursor = CnsCursor { limit: PAGE, ..CnsCursor::default() };
+        let of = of.into_iter().collect();
+        Self { connection: connection.clone(), of, cursor: Some(cursor) }
+    }
+
+    /// At most this many snapshots a page; the server takes 128 and no more.
+    #[must_use]
+    pub fn of(mut self, snapshots: u8) -> Self {
+        let limit = i64::from(snapshots).clamp(1, PAGE);
+        self.cursor = Some(CnsCursor { limit, ..CnsCursor::default() });
+        self
+    }
+
+    /// The next page: snapshots, and errors of those that the server could not read, such as of a volume
+    /// that does not exist. Nothing after the last one. `limit` is for the task that reads the page.
+    pub async fn next_page(
+        &mut self,
+        limit: Duration,
+    ) -> Result<Option<Vec<Result<CnsSnapshot, Error>>>, Error> {
+        let Some(cursor) = &self.cursor else { return Ok(None) };
+        let filter = CnsSnapshotQueryFilter {
+            snapshot_query_specs: self.of.clone(),
+            cursor: Some(cursor.clone()),
+        };
+        let query = CnsQuerySnapshots { snapshot_query_filter: filter };
+        let task = self.connection.call(&manager(), &query).await?;
+        let found: CnsSnapshotQueryResult =
+            self.connection.wait(&task, Service::Cns, limit).await?;
+        self.cursor = next(cursor, found.entries.len(), &found.cursor);
+        if found.entries.is_empty() {
+            return Ok(None);
+        }
+        Ok(Some(found.entries.into_iter().map(|entry| self.read(entry)).collect()))
+    }
+
+    fn read(&self, entry: CnsSnapshotQueryResultEntry) -> Result<CnsSnapshot, Error> {
+        // The server may write an empty snapshot beside an error.
+        let cause = match (entry.error, entry.snapshot) {
+            (Some(fault), _) => Cause::Fault(Box::new(fault)),
+            (None, Some(snapshot)) => return Ok(snapshot),
+            (None, None) => Cause::Malformed(Malformed::new("neither a snapshot nor a reason")),
+        };
+        Err(self.connection.wire().error(CnsQuerySnapshots::NAME, cause))
+    }
+}
