@@ -131,7 +131,7 @@ impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.type_name)?;
         let reason = self.field("reason").or_else(|| self.field("errorMessage"));
-        match (self.message.as_str(), reason) {
+        match (self.message.trim_end_matches('.'), reason) {
             ("", None) => Ok(()),
             ("", Some(reason)) => write!(f, ": {reason}"),
             (message, Some(reason)) if !message.contains(reason) => {

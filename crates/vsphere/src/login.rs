@@ -19,6 +19,8 @@ use crate::{
     xml::{Element, Field, Malformed, Method, Reader},
 };
 
+/// What the first requests to a server are called in errors: where wrong hosts and certificates show.
+const CONNECT: &str = "Connect";
 /// How often a logout is tried, and the pause that grows with each attempt.
 const LOGOUTS: u32 = 4;
 const PAUSE: Duration = Duration::from_millis(100);
@@ -150,11 +152,10 @@ async fn end(wire: &Wire, session: In<'_>, manager: &Ref<SessionManager>) {
 
 /// The versions that a service lists, newest and older ones.
 async fn versions(wire: &Wire, path: &str) -> Result<Vec<String>, Error> {
-    let Some(document) = wire.document("ServiceVersions", path).await? else {
+    let Some(document) = wire.document(CONNECT, path).await? else {
         return Ok(Vec::new());
     };
-    listed(&document)
-        .map_err(|malformed| wire.error("ServiceVersions", Cause::Malformed(malformed)))
+    listed(&document).map_err(|malformed| wire.error(CONNECT, Cause::Malformed(malformed)))
 }
 
 /// All `<version>` elements, wherever they are.

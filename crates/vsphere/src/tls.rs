@@ -133,7 +133,7 @@ impl fmt::Debug for Thumbprint {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Untrusted {
     /// It is not the one that was pinned.
-    #[error("its thumbprint is {actual}, not {expected}")]
+    #[error("its certificate does not have the thumbprint {expected}")]
     OtherCertificate {
         /// What the settings say.
         expected: Thumbprint,
@@ -141,7 +141,7 @@ pub enum Untrusted {
         actual: Thumbprint,
     },
     /// No authority vouches for it.
-    #[error("{problem}; its thumbprint is {actual}")]
+    #[error("{problem}")]
     Unknown {
         /// What verification said.
         problem: String,
