@@ -153,7 +153,7 @@ impl ControlPlane {
 
 async fn readiness(client: &Client) -> Result<(), String> {
     let request =
-        http::Request::get("/readyz").body(Vec::new()).map_err(|error| error.to_string())?;
+        hyper::http::Request::get("/readyz").body(Vec::new()).map_err(|error| error.to_string())?;
     client.request_text(request).await.map(drop).map_err(|error| error.to_string())
 }
 

@@ -2,9 +2,9 @@
 
 use std::{error::Error as _, io, time::Duration};
 
-use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Bytes, Incoming};
+use hyper::http::{HeaderMap, Method, Request, Response, StatusCode};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::{
     client::legacy::{Client, Error as ClientError, connect::HttpConnector},

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use http::{Method as Verb, StatusCode};
+use hyper::http::{Method as Verb, StatusCode};
 use tokio::sync::Semaphore;
 
 use crate::{

@@ -3,7 +3,7 @@
 //!
 //! Errors get the names that SOAP has for them, so that they have the same remedies.
 
-use http::{Method, StatusCode};
+use hyper::http::{Method, StatusCode};
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 

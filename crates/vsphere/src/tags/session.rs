@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use http::{Method, StatusCode};
+use hyper::http::{Method, StatusCode};
 use secrecy::{ExposeSecret, SecretString};
 use serde::de::DeserializeOwned;
 use tokio::sync::{Mutex, oneshot};
