@@ -52,9 +52,9 @@ impl Fault {
             if name == ancestor {
                 return true;
             }
-            match PARENTS.binary_search_by_key(&name, |(child, _)| child) {
-                Ok(at) => name = PARENTS[at].1,
-                Err(_) => return false,
+            match parent(name) {
+                Some(parent) => name = parent,
+                None => return false,
             }
         }
     }
@@ -85,12 +85,10 @@ impl Fault {
         reader: &mut Reader<'_>,
         element: &Element<'_>,
     ) -> Result<(), Malformed> {
-        let declared = element.xsi_type().map(std::borrow::Cow::into_owned);
-        // Without a type the element is named after it: NoPermissionFault.
-        self.type_name = declared.unwrap_or_else(|| {
-            let name = element.name();
-            name.strip_suffix("Fault").unwrap_or(name).to_owned()
-        });
+        self.type_name = match element.xsi_type() {
+            Some(declared) => api_name(&declared).to_owned(),
+            None => named_after(element.name()).to_owned(),
+        };
         while let Some(child) = reader.child(element)? {
             match child.name() {
                 "faultCause" => self.cause = Some(Box::new(Self::from_xml(reader, &child)?)),
@@ -127,6 +125,26 @@ impl Fault {
     }
 }
 
+/// Servers have been seen to send the name of a fault's element for its type's: `AlreadyUpgradedFault`.
+fn api_name(declared: &str) -> &str {
+    match declared.strip_suffix("Fault") {
+        Some(name) if parent(declared).is_none() && parent(name).is_some() => name,
+        _ => declared,
+    }
+}
+
+/// The type that an element without a type is named after: `NoPermissionFault`. Some types end so themselves.
+fn named_after(element: &str) -> &str {
+    match element.strip_suffix("Fault") {
+        Some(name) if parent(element).is_none() => name,
+        _ => element,
+    }
+}
+
+fn parent(name: &str) -> Option<&'static str> {
+    PARENTS.binary_search_by_key(&name, |(child, _)| child).ok().map(|at| PARENTS[at].1)
+}
+
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.type_name)?;
@@ -148,9 +166,13 @@ impl std::error::Error for Fault {
     }
 }
 
-/// A `LocalizedMethodFault`: the fault and its message side by side.
+/// A `LocalizedMethodFault`, which has the fault and its message side by side, or the bare fault if that is
+/// the type that the element says it has.
 impl FromXml for Fault {
     fn from_xml(reader: &mut Reader<'_>, element: &Element<'_>) -> Result<Self, Malformed> {
+        if element.xsi_type().is_some_and(|declared| declared != "LocalizedMethodFault") {
+            return Self::detailed(reader, element, String::new());
+        }
         let mut fault = Self::default();
         while let Some(child) = reader.child(element)? {
             match child.name() {

@@ -134,6 +134,7 @@ mod login;
 pub mod metrics;
 pub mod policy;
 pub mod property;
+pub mod recorded;
 pub mod reference;
 pub mod session;
 pub mod soap;

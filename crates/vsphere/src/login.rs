@@ -159,7 +159,7 @@ async fn versions(wire: &Wire, path: &str) -> Result<Vec<String>, Error> {
 }
 
 /// All `<version>` elements, wherever they are.
-fn listed(document: &str) -> Result<Vec<String>, Malformed> {
+pub(crate) fn listed(document: &str) -> Result<Vec<String>, Malformed> {
     let mut reader = Reader::new(document);
     let root = reader.root()?;
     let mut found = Vec::new();

@@ -398,7 +398,7 @@ fn property_specs<T: Object>() -> Vec<PropertySpec> {
     T::wanted().into_iter().map(spec).collect()
 }
 
-fn read_page<T: Object>(
+pub(crate) fn read_page<T: Object>(
     reader: &mut Reader<'_>,
     page: &Element<'_>,
     found: &mut Vec<T>,

@@ -2,7 +2,7 @@
 
 use crate::{
     fault::Fault,
-    reference::{Kind, Ref},
+    reference::{IsA, Kind, Ref},
     version::Release,
     xml::{Element, Malformed, Method, Reader, ToXml, Writer},
 };
@@ -124,6 +124,15 @@ fn call<M: Method, K: Kind>(writer: &mut Writer, service: Service, on: &Ref<K>, 
     writer.close(M::NAME);
 }
 
+/// What calling a method sends to a server of this release: path, action, and the envelope with `COOKIE` in
+/// place of the session. For people and tests that want to see it; nothing is sent.
+pub fn preview<M: Method, K: IsA<M::On>>(release: Release, on: &Ref<K>, method: &M) -> String {
+    let header = Header { session: Some("COOKIE"), ..Header::default() };
+    let (path, action) = (M::SERVICE.path(), M::SERVICE.action(release));
+    let envelope = request(header, release, M::SERVICE, on, method);
+    format!("POST {path}\nSOAPAction: {action}\n\n{envelope}")
+}
+
 /// The request with a body that is XML already.
 pub(crate) fn envelope(header: Header<'_>, body: &str) -> String {
     let mut writer = Writer::new(Release::OLDEST);
@@ -177,17 +186,19 @@ pub(crate) fn answer<'a>(
     let Some(response) = reader.child(&body)? else {
         return Err(reader.malformed("an empty body"));
     };
-    if response.name() == "Fault" {
-        return Ok(Answer::Fault(Box::new(fault(&mut reader, &response)?)));
-    }
-    while let Some(value) = reader.child(&response)? {
-        if value.name() == "returnval" {
-            take(&mut reader, &value)?;
+    let answer = if response.name() == "Fault" {
+        Answer::Fault(Box::new(fault(&mut reader, &response)?))
+    } else {
+        while let Some(value) = reader.child(&response)? {
+            if value.name() == "returnval" {
+                take(&mut reader, &value)?;
+            }
         }
-    }
+        Answer::Returned
+    };
     // The rest must be there too: a cut answer may end anywhere.
     while reader.child(&envelope)?.is_some() {}
-    Ok(Answer::Returned)
+    Ok(answer)
 }
 
 fn fault(reader: &mut Reader<'_>, element: &Element<'_>) -> Result<Fault, Malformed> {
@@ -207,3 +218,6 @@ fn fault(reader: &mut Reader<'_>, element: &Element<'_>) -> Result<Fault, Malfor
     let code = code.rsplit_once(':').map_or(code.as_str(), |(_, local)| local);
     Ok(fault.unwrap_or_else(|| Fault::bare(code, &message)))
 }
+
+#[cfg(test)]
+mod tests;

@@ -105,21 +105,4 @@ fn rank(history: &[&str], name: &str) -> Option<usize> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::Release;
-
-    fn vsan(listed: &[&str]) -> &'static str {
-        let listed: Vec<String> = listed.iter().map(|name| (*name).to_owned()).collect();
-        Release::listed(&[], &listed).vsan()
-    }
-
-    #[test]
-    fn the_newest_known_version_counts_and_unknown_ones_count_as_those_below_them() {
-        assert_eq!(vsan(&["9.0.0.0", "vSAN 7.0U3", "6.6"]), "9.0.0.0");
-        assert_eq!(vsan(&["8.0.3.0", "vSAN 7.0U3"]), "8.0.0.4");
-        assert_eq!(vsan(&["99.0.0.0"]), "9.1.1.0");
-        assert_eq!(vsan(&["vSAN 12", "vSAN 7.0U2"]), "vSAN 7.0U2");
-        assert_eq!(vsan(&["6.6"]), "vSAN 6.7U3");
-        assert_eq!(vsan(&[]), "vSAN 6.7U3");
-    }
-}
+mod tests;

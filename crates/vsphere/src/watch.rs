@@ -333,7 +333,7 @@ pub(crate) async fn wait<T: Object>(
     Ok(updates)
 }
 
-fn read_updates<T: Object>(
+pub(crate) fn read_updates<T: Object>(
     reader: &mut Reader<'_>,
     set: &Element<'_>,
     updates: &mut Updates<T>,

@@ -8,6 +8,8 @@
 
 mod macros;
 mod read;
+#[cfg(test)]
+mod tests;
 mod write;
 
 pub(crate) use macros::{data, family, kinds, method, text_enum};
@@ -280,6 +282,10 @@ impl ToXml for Value {
             Self::Bool(_) => "xsd:boolean",
             Self::Int(_) => "xsd:int",
             Self::Long(_) => "xsd:long",
+            // XML Schema's own types begin small, vCenter's do not.
+            Self::Other { type_name, .. } if type_name.starts_with(char::is_lowercase) => {
+                &format!("xsd:{type_name}")
+            }
             Self::Other { type_name, .. } => type_name,
         };
         writer.open_with(name, &[("xsi:type", declared)]);

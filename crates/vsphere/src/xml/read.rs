@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 
 use quick_xml::{
-    escape::resolve_predefined_entity,
+    escape::{resolve_predefined_entity, unescape},
     events::{BytesRef, BytesStart, Event},
 };
 
@@ -167,6 +167,9 @@ impl<'a> Reader<'a> {
         if self.depth > DEEPEST {
             return Err(self.malformed(format!("more than {DEEPEST} elements inside each other")));
         }
+        if let Some(problem) = broken_attribute(&start) {
+            return Err(self.malformed(problem));
+        }
         Ok(Element { start, depth: self.depth })
     }
 
@@ -181,6 +184,16 @@ impl<'a> Reader<'a> {
             .map(Cow::Borrowed)
             .ok_or_else(|| self.malformed(format!("unknown entity &{name};")))
     }
+}
+
+/// The parser looks at attributes only when asked. A type that cannot be read must not be no type.
+fn broken_attribute(start: &BytesStart<'_>) -> Option<String> {
+    let mut attributes = start.attributes();
+    attributes.with_checks(false).find_map(|attribute| match attribute {
+        Ok(attribute) if !attribute.value.contains('&') => None,
+        Ok(attribute) => unescape(&attribute.value).err().map(|error| error.to_string()),
+        Err(error) => Some(error.to_string()),
+    })
 }
 
 fn append<'a>(text: &mut Cow<'a, str>, piece: Cow<'a, str>) {
@@ -199,7 +212,7 @@ impl Element<'_> {
 
     /// What `xsi:type` says, without prefixes; servers differ in the prefix they bind.
     pub fn xsi_type(&self) -> Option<Cow<'_, str>> {
-        let declared = self.attribute(|key| key.ends_with(":type"))?;
+        let declared = self.attribute(|key| is_qualified(key, "type"))?;
         Some(match declared {
             Cow::Borrowed(name) => Cow::Borrowed(local(name)),
             Cow::Owned(name) => Cow::Owned(local(&name).to_owned()),
@@ -213,7 +226,8 @@ impl Element<'_> {
 
     /// Whether the element says that it has no value.
     pub(crate) fn is_nil(&self) -> bool {
-        self.attribute(|key| key.ends_with(":nil")).is_some_and(|value| value == "true")
+        let nil = self.attribute(|key| is_qualified(key, "nil"));
+        nil.is_some_and(|value| value == "true" || value == "1")
     }
 
     /// The value of the first attribute whose name, prefix included, is wanted.
@@ -225,10 +239,16 @@ impl Element<'_> {
             .find(|attribute| wanted(attribute.key.into_inner()))
             .map(|attribute| match attribute.value {
                 value if !value.contains('&') => value,
-                value => quick_xml::escape::unescape(&value)
-                    .map_or(Cow::Borrowed(""), |text| Cow::Owned(text.into_owned())),
+                value => {
+                    unescape(&value).map_or(Cow::Borrowed(""), |text| Cow::Owned(text.into_owned()))
+                }
             })
     }
+}
+
+/// Whether an attribute has this name and a prefix. A prefix may be called `type`, too: `xmlns:type` binds it.
+fn is_qualified(key: &str, name: &str) -> bool {
+    key.split_once(':').is_some_and(|(prefix, local)| local == name && prefix != "xmlns")
 }
 
 fn local(name: &str) -> &str {
