@@ -24,7 +24,7 @@ const VMS: u32 = 10_000;
 /// What govmomi's program is given, too: the page size of ours.
 const PAGE: &str = "250";
 /// Reads of one process: CPU time is counted in hundredths of a second.
-const REPEAT: &str = "5";
+const REPEAT: &str = "3";
 
 #[derive(clap::Args)]
 pub(crate) struct BenchVsphere {
