@@ -8,7 +8,7 @@
 //! When the view does not work the tasks are polled, all with one request, until it works again.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -183,8 +183,44 @@ struct View {
     list: Ref<ListView>,
     collector: Ref<PropertyCollector>,
     version: String,
-    /// In the view, and nobody waits for them any more.
-    done: Vec<Ref<ManagedObject>>,
+    /// What it shows. A task that somebody gave up waiting for stays until it ends: it may be asked for again.
+    members: HashSet<Ref<ManagedObject>>,
+    /// Members that have ended. Nothing will be told of them any more; they go with the next change.
+    ended: HashSet<Ref<ManagedObject>>,
+}
+
+impl View {
+    fn new(
+        session: Arc<Established>,
+        list: Ref<ListView>,
+        collector: Ref<PropertyCollector>,
+    ) -> Self {
+        let (members, ended) = (HashSet::new(), HashSet::new());
+        Self { session, list, collector, version: String::new(), members, ended }
+    }
+
+    /// Shows more tasks, and those that have ended no longer. Returns the tasks that vCenter does not know.
+    async fn show(
+        &mut self,
+        connection: &Connection,
+        tasks: &[Ref<ManagedObject>],
+    ) -> Result<Vec<Ref<ManagedObject>>, Error> {
+        let ended: Vec<_> = self.ended.iter().cloned().collect();
+        let modify = ModifyListView { add: tasks.to_vec(), remove: ended.clone() };
+        let mut unknown: Vec<Ref<ManagedObject>> = Vec::new();
+        connection
+            .wire()
+            .call(self.session.as_in(), Service::Vim, &self.list, &modify, |reader, value| {
+                unknown.absorb(reader, value)
+            })
+            .await?;
+        for task in ended {
+            self.members.remove(&task);
+            self.ended.remove(&task);
+        }
+        self.members.extend(tasks.iter().cloned());
+        Ok(unknown)
+    }
 }
 
 /// What a poll told.
@@ -274,24 +310,21 @@ impl Following {
                 self.view.insert(open_view(connection).await?)
             }
         };
-        if self.fresh.is_empty() {
-            return Ok(());
+        // Members are not told again: those that have ended must be read, the others are waited for already.
+        let told: Vec<Ref<Task>> = self
+            .fresh
+            .iter()
+            .filter(|task| view.ended.contains(*task))
+            .filter_map(Ref::cast)
+            .collect();
+        self.fresh.retain(|task| !view.members.contains(task));
+        if !self.fresh.is_empty() {
+            for task in view.show(connection, &self.fresh).await?.iter().filter_map(Ref::cast) {
+                reply(&mut self.waiting, &task, || Outcome::Lost);
+            }
+            self.fresh.clear();
         }
-        let modify = ModifyListView { add: self.fresh.clone(), remove: view.done.clone() };
-        let mut unknown: Vec<Ref<ManagedObject>> = Vec::new();
-        let session = view.session.as_in();
-        connection
-            .wire()
-            .call(session, Service::Vim, &view.list, &modify, |reader, value| {
-                unknown.absorb(reader, value)
-            })
-            .await?;
-        self.fresh.clear();
-        view.done.clear();
-        for task in unknown.iter().filter_map(Ref::cast) {
-            reply(&mut self.waiting, &task, || Outcome::Lost);
-        }
-        Ok(())
+        self.conclude(connection, told).await
     }
 
     /// Reads how tasks ended, those of one namespace with one request, and tells whoever waits.
@@ -302,6 +335,12 @@ impl Following {
     ) -> Result<(), Error> {
         let mut by_service: HashMap<Service, Vec<Ref<Task>>> = HashMap::new();
         for task in ended {
+            // What we took out of the view ourselves leaves it, too.
+            if let Some(view) = &mut self.view
+                && view.members.contains(&task.upcast())
+            {
+                view.ended.insert(task.upcast());
+            }
             if let Some(waiter) = self.waiting.get(&task).and_then(|waiters| waiters.first()) {
                 by_service.entry(namespace(waiter.service)).or_default().push(task);
             }
@@ -317,9 +356,6 @@ impl Following {
                         reply(&mut self.waiting, &task, || Outcome::Ended(Box::new(end.clone())));
                     }
                     None => reply(&mut self.waiting, &task, || Outcome::Lost),
-                }
-                if let Some(view) = &mut self.view {
-                    view.done.push(task.upcast());
                 }
             }
         }
@@ -384,9 +420,7 @@ async fn open_view(connection: &Connection) -> Result<View, Error> {
         Err(error) => Err(error),
     };
     match collector {
-        Ok(collector) => {
-            Ok(View { session, list, collector, version: String::new(), done: Vec::new() })
-        }
+        Ok(collector) => Ok(View::new(session, list, collector)),
         Err(error) => {
             if is_logged_out(&error) {
                 connection.forget(&session).await;
