@@ -2,7 +2,6 @@ package authz
 
 import (
 	"sync"
-	"time"
 
 	"github.com/google/uuid"
 	"github.com/vmware/govmomi/simulator"
@@ -11,14 +10,16 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 )
 
-// propertyCollector is a session's twin of the PropertyCollector. It lets the stock one collect and then removes
-// what the user may not see. For users with the Admin role everywhere it does nothing.
+// propertyCollector is a session's twin of the PropertyCollector. It lets the stock one read and then removes what the
+// user may not see. Waiting is its own: see WaitForUpdatesEx.
 type propertyCollector struct {
 	simulator.PropertyCollector
 	a *Authz
 
 	pageLock sync.Mutex
 	pages    map[string]page
+
+	waits waits
 }
 
 // page is the rest of a filtered read, waiting for ContinueRetrievePropertiesEx.
@@ -29,6 +30,7 @@ type page struct {
 
 func newPropertyCollector(a *Authz, self types.ManagedObjectReference) *propertyCollector {
 	c := &propertyCollector{a: a, pages: map[string]page{}}
+	c.waits.watch = newWatch()
 	c.Self = self
 	return c
 }
@@ -119,62 +121,4 @@ func (c *propertyCollector) RetrieveProperties(ctx *simulator.Context, req *type
 		body.Res.Returnval = s.filterContent(body.Res.Returnval, namedObjects(req.SpecSet...))
 	}
 	return body
-}
-
-// WaitForUpdatesEx waits for changes the user may see. An update that filtering leaves empty is not worth an answer,
-// so the wait goes on for the time that is left.
-func (c *propertyCollector) WaitForUpdatesEx(ctx *simulator.Context, req *types.WaitForUpdatesEx) soap.HasFault {
-	var deadline time.Time
-	if req.Options != nil && req.Options.MaxWaitSeconds != nil {
-		deadline = time.Now().Add(time.Duration(*req.Options.MaxWaitSeconds) * time.Second)
-	}
-	for {
-		body, ok := c.PropertyCollector.WaitForUpdatesEx(ctx, req).(*methods.WaitForUpdatesExBody)
-		s := c.a.sessionScope(ctx)
-		if !ok || !restricted(s) || body.Res == nil || body.Res.Returnval == nil {
-			return body
-		}
-		set := body.Res.Returnval
-		c.filterSet(ctx, s, set)
-		truncated := set.Truncated != nil && *set.Truncated
-		if len(set.FilterSet) > 0 || truncated || req.Version == "" {
-			return body
-		}
-		next := *req
-		next.Version = set.Version
-		if !deadline.IsZero() {
-			left := int32((time.Until(deadline) + time.Second - 1) / time.Second)
-			if left <= 0 {
-				body.Res.Returnval = nil
-				return body
-			}
-			options := *req.Options
-			options.MaxWaitSeconds = &left
-			next.Options = &options
-		}
-		req = &next
-	}
-}
-
-func (c *propertyCollector) filterSet(ctx *simulator.Context, s *scope, set *types.UpdateSet) {
-	var kept []types.PropertyFilterUpdate
-	for _, u := range set.FilterSet {
-		named := map[types.ManagedObjectReference]bool{}
-		if f, ok := ctx.Session.Get(u.Filter).(*simulator.PropertyFilter); ok {
-			named = namedObjects(f.Spec)
-		}
-		if u.ObjectSet = s.filterUpdates(u.ObjectSet, named); len(u.ObjectSet) > 0 {
-			kept = append(kept, u)
-		}
-	}
-	set.FilterSet = kept
-}
-
-// WaitForUpdates is the older call without options.
-func (c *propertyCollector) WaitForUpdates(ctx *simulator.Context, req *types.WaitForUpdates) soap.HasFault {
-	body, ok := c.WaitForUpdatesEx(ctx, &types.WaitForUpdatesEx{This: req.This, Version: req.Version}).(*methods.WaitForUpdatesExBody)
-	if !ok || body.Fault_ != nil || body.Res == nil || body.Res.Returnval == nil {
-		return &methods.WaitForUpdatesBody{Fault_: body.Fault_, Res: &types.WaitForUpdatesResponse{}}
-	}
-	return &methods.WaitForUpdatesBody{Res: &types.WaitForUpdatesResponse{Returnval: *body.Res.Returnval}}
 }
