@@ -1,0 +1,250 @@
+//! A file after its names are understood and before its values are.
+//!
+//! Both formats end up here: blocks as they were written, then [`Document`], in which every entry belongs to
+//! a row of the table. What has no row is reported and left out.
+
+use crate::{
+    keys::{self, Format, Id, Key, Section, Status},
+    problem::{Place, Report},
+};
+
+/// A text and where it was written.
+#[derive(Clone)]
+pub(crate) struct Spelt {
+    pub(crate) text: String,
+    pub(crate) at: Place,
+}
+
+/// A value as it was written. It may be a password, so it is not `Debug`.
+#[derive(Clone)]
+pub(crate) enum Value {
+    /// A name without `=` in INI.
+    Blank,
+    Text(String),
+    List(Vec<Spelt>),
+    /// A mapping, or a list of something else than texts: no key takes one.
+    Nested,
+    /// Something that could not be read, which was already reported.
+    Broken,
+}
+
+/// A name and its value.
+pub(crate) struct Item {
+    pub(crate) name: Spelt,
+    pub(crate) value: Value,
+    /// Where the value begins.
+    pub(crate) at: Place,
+}
+
+/// A section as it was written.
+pub(crate) struct Block {
+    pub(crate) name: Spelt,
+    pub(crate) subsection: Option<Spelt>,
+    pub(crate) items: Vec<Item>,
+}
+
+/// A setting whose key is known.
+#[derive(Clone)]
+pub(crate) struct Entry {
+    pub(crate) row: &'static Key,
+    pub(crate) id: Id,
+    pub(crate) value: Value,
+    /// Where the value begins.
+    pub(crate) at: Place,
+    /// The key as messages name it.
+    pub(crate) label: String,
+}
+
+/// A section whose name is known.
+#[derive(Clone)]
+pub(crate) struct Part {
+    pub(crate) section: Section,
+    /// Of a vCenter.
+    pub(crate) name: Option<String>,
+    pub(crate) at: Place,
+    pub(crate) entries: Vec<Entry>,
+}
+
+impl Part {
+    pub(crate) fn new(section: Section, name: Option<String>, at: Place) -> Self {
+        Self { section, name, at, entries: Vec::new() }
+    }
+
+    /// The entry that counts: the last one.
+    pub(crate) fn get(&self, id: Id) -> Option<&Entry> {
+        self.entries.iter().rev().find(|entry| entry.id == id)
+    }
+
+    /// Replaces what the file says.
+    pub(crate) fn set(&mut self, entry: Entry) {
+        self.entries.retain(|old| old.id != entry.id);
+        self.entries.push(entry);
+    }
+}
+
+/// All that a file says.
+pub(crate) struct Document {
+    pub(crate) format: Format,
+    pub(crate) parts: Vec<Part>,
+}
+
+impl Document {
+    /// Names become rows of the table.
+    pub(crate) fn new(format: Format, blocks: Vec<Block>, report: &mut Report) -> Self {
+        let mut document = Self { format, parts: Vec::new() };
+        for block in blocks {
+            document.take(block, report);
+        }
+        document
+    }
+
+    /// The part of a section, or of the vCenter with this name; made if there is none.
+    pub(crate) fn part(&mut self, section: Section, name: Option<&str>, at: Place) -> &mut Part {
+        let known = self
+            .parts
+            .iter()
+            .position(|part| part.section == section && part.name.as_deref() == name);
+        let index = known.unwrap_or_else(|| {
+            self.parts.push(Part::new(section, name.map(str::to_owned), at));
+            self.parts.len() - 1
+        });
+        &mut self.parts[index]
+    }
+
+    fn take(&mut self, block: Block, report: &mut Report) {
+        let format = self.format;
+        let Some(section) = section_of(format, &block, report) else { return };
+        let name = block.subsection.as_ref().map(|name| name.text.as_str());
+        let at = block.subsection.as_ref().map_or(block.name.at, |name| name.at);
+        let entries: Vec<Entry> = block
+            .items
+            .into_iter()
+            .filter_map(|item| entry(format, section, name, item, report))
+            .collect();
+        let part = self.part(section, name, at);
+        for entry in entries {
+            if part.get(entry.id).is_some() {
+                report.warn(
+                    entry.at,
+                    &entry.label,
+                    "it is given twice, and the last one counts",
+                    "remove the other",
+                );
+            }
+            part.set(entry);
+        }
+    }
+}
+
+/// Which section a block is, if it is one that counts.
+fn section_of(format: Format, block: &Block, report: &mut Report) -> Option<Section> {
+    let (name, at) = (&block.name.text, block.name.at);
+    let label = section_label(format, name, block.subsection.as_ref());
+    let Some(section) = Section::find(name, format) else {
+        let remedy = match Section::suggestion(name, format) {
+            Some(meant) => format!("did you mean {meant}?"),
+            None => "remove it, or see docs/user/configuration.md for all sections".to_owned(),
+        };
+        report.unknown(at, &label, "there is no such section", remedy);
+        return None;
+    };
+    if let Some(purpose) = section.unsupported() {
+        report.warn(
+            at,
+            &label,
+            format!(
+                "{purpose} is configured here, which is not supported, so all of it is ignored"
+            ),
+            "remove the section, or keep the program that serves it beside this one",
+        );
+        return None;
+    }
+    match (&block.subsection, section.is_named()) {
+        (Some(_), false) => {
+            report.unknown(
+                at,
+                &label,
+                "this section takes no name",
+                format!("write it as [{name}]"),
+            );
+            None
+        }
+        (None, true) => {
+            report.refuse(
+                at,
+                &label,
+                "it is not said which vCenter this is",
+                "write its name or address into the header, as in [VirtualCenter \"10.0.0.1\"]",
+            );
+            None
+        }
+        _ => Some(section),
+    }
+}
+
+/// A section as messages name it.
+fn section_label(format: Format, name: &str, subsection: Option<&Spelt>) -> String {
+    match (format, subsection) {
+        (Format::Ini, None) => format!("[{name}]"),
+        (Format::Ini, Some(sub)) => format!("[{name} \"{}\"]", sub.text),
+        (Format::Yaml, None) => name.to_owned(),
+        (Format::Yaml, Some(sub)) => format!("{name}.{}", sub.text),
+    }
+}
+
+/// A key as messages name it.
+pub(crate) fn key_label(format: Format, section: Section, name: Option<&str>, key: &str) -> String {
+    let spelt = name.map(|text| Spelt { text: text.to_owned(), at: Place::Whole });
+    // A section of the in-tree provider has an INI name only, and is only ever met in INI.
+    let known = section.name(format).unwrap_or_default();
+    let label = section_label(format, known, spelt.as_ref());
+    match format {
+        Format::Ini => format!("{label} {key}"),
+        Format::Yaml => format!("{label}.{key}"),
+    }
+}
+
+fn entry(
+    format: Format,
+    section: Section,
+    name: Option<&str>,
+    item: Item,
+    report: &mut Report,
+) -> Option<Entry> {
+    let label = key_label(format, section, name, &item.name.text);
+    let Some(row) = Key::find(section, &item.name.text, format) else {
+        let remedy = keys::advice(section, &item.name.text, format);
+        report.unknown(item.name.at, &label, "there is no such key", remedy);
+        return None;
+    };
+    let id = match row.status {
+        Status::Current(id) => id,
+        Status::Mapped(id, _) if matches!(item.value, Value::Broken) => id,
+        Status::Mapped(id, now) => {
+            report.warn(
+                item.name.at,
+                &label,
+                format!("this key of the in-tree provider counts as {now}, where that is absent"),
+                format!("in YAML write {}", equivalent(id, &item.value)),
+            );
+            id
+        }
+        Status::Ignored(why) => {
+            report.warn(item.name.at, &label, format!("it has no effect: {why}"), "remove it");
+            return None;
+        }
+    };
+    Some(Entry { row, id, value: item.value, at: item.at, label })
+}
+
+/// What replaces a key of the in-tree provider, ready to be copied.
+fn equivalent(id: Id, value: &Value) -> String {
+    let Value::Text(text) = value else { return "nothing".to_owned() };
+    let text = crate::render::scalar(text);
+    match id {
+        Id::PublicNetwork => {
+            format!("nodes: {{internalVmNetworkName: {text}, externalVmNetworkName: {text}}}")
+        }
+        _ => format!("global: {{datacenters: [{text}]}}"),
+    }
+}

@@ -1,0 +1,299 @@
+//! The YAML form of `vsphere.conf`, with the place of every name and value.
+//!
+//! Values are kept as they were written: a password `0123` is these four characters, whatever YAML takes
+//! them for. Anchors, aliases and merges are resolved by the parser, within its limits.
+
+use std::{fmt, ops::Range};
+
+use serde::{
+    Deserialize, Deserializer,
+    de::{MapAccess, SeqAccess, Visitor},
+};
+use serde_saphyr::{Location, Spanned, options::NonFiniteFloatPolicy};
+
+use crate::{
+    document::{Block, Item, Spelt, Value},
+    keys::{Format, Section},
+    problem::{Place, Position, Report},
+};
+
+/// A node of the tree, and where it was written.
+struct Node {
+    at: Position,
+    content: Content,
+}
+
+enum Content {
+    Null,
+    Text(String),
+    /// A number or a truth value, of which only the place is known yet.
+    Plain(Option<Range<usize>>),
+    List(Vec<Node>),
+    Map(Vec<(Spelt, Node)>),
+}
+
+impl<'de> Deserialize<'de> for Node {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let Spanned { value, defined, .. } = Spanned::<Content>::deserialize(deserializer)?;
+        let content = match value {
+            Content::Plain(_) => Content::Plain(bytes(defined)),
+            other => other,
+        };
+        Ok(Self { at: position(defined), content })
+    }
+}
+
+impl<'de> Deserialize<'de> for Content {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Shape)
+    }
+}
+
+struct Shape;
+
+impl<'de> Visitor<'de> for Shape {
+    type Value = Content;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a text, a list or a mapping")
+    }
+
+    fn visit_unit<E>(self) -> Result<Content, E> {
+        Ok(Content::Null)
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Content, E> {
+        Ok(Content::Plain(None))
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Content, E> {
+        Ok(Content::Plain(None))
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Content, E> {
+        Ok(Content::Plain(None))
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Content, E> {
+        Ok(Content::Plain(None))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Content, E> {
+        Ok(Content::Text(text.to_owned()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Content, A::Error> {
+        let mut nodes = Vec::new();
+        while let Some(node) = list.next_element()? {
+            nodes.push(node);
+        }
+        Ok(Content::List(nodes))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Content, A::Error> {
+        let mut entries = Vec::new();
+        while let Some((name, node)) = map.next_entry::<Spanned<String>, Node>()? {
+            let at = Place::File(position(name.defined));
+            entries.push((Spelt { text: name.value, at }, node));
+        }
+        Ok(Content::Map(entries))
+    }
+}
+
+fn position(location: Location) -> Position {
+    let number = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
+    Position { line: number(location.line()), column: number(location.column()) }
+}
+
+fn bytes(location: Location) -> Option<Range<usize>> {
+    let span = location.span();
+    let start = usize::try_from(span.byte_offset()?).ok()?;
+    let length = usize::try_from(span.byte_len()?).ok()?;
+    Some(start..start.checked_add(length)?)
+}
+
+/// All sections with their keys; mistakes go into the report.
+pub(crate) fn parse(text: &str, report: &mut Report) -> Vec<Block> {
+    let options = serde_saphyr::options! {
+        with_snippet: false,
+        non_finite_float_policy: NonFiniteFloatPolicy::PassThrough,
+    };
+    let root: Node = match serde_saphyr::from_str_with_options(text, options) {
+        Ok(root) => root,
+        Err(error) => {
+            refuse(text, &error, report);
+            return Vec::new();
+        }
+    };
+    let mut blocks = Vec::new();
+    match root.content {
+        Content::Map(sections) => {
+            for (name, node) in sections {
+                section(name, node, text, &mut blocks, report);
+            }
+        }
+        Content::Null => {}
+        _ => report.refuse(
+            Place::File(root.at),
+            "",
+            "the file is no mapping of sections",
+            "begin with a section such as `global:` at the left margin, its keys indented below",
+        ),
+    }
+    blocks
+}
+
+fn section(name: Spelt, node: Node, source: &str, blocks: &mut Vec<Block>, report: &mut Report) {
+    let known = Section::find(&name.text, Format::Yaml);
+    let named = known.is_some_and(|section| section.is_named());
+    match node.content {
+        // Whatever an unknown or unsupported section contains, its name alone is worth a message.
+        _ if known.is_none_or(|section| section.unsupported().is_some()) => {
+            let subsection = None;
+            blocks.push(Block { name, subsection, items: Vec::new() });
+        }
+        Content::Null => {}
+        Content::Map(entries) if named => {
+            for (sub, node) in entries {
+                vcenter(name.clone(), sub, node, source, blocks, report);
+            }
+        }
+        Content::Map(entries) => {
+            let items = entries.into_iter().filter_map(|entry| item(entry, source)).collect();
+            blocks.push(Block { name, subsection: None, items });
+        }
+        _ => report.refuse(
+            Place::File(node.at),
+            &name.text,
+            "a section must be a mapping",
+            format!("write its keys in lines of their own, indented below `{}:`", name.text),
+        ),
+    }
+}
+
+fn vcenter(
+    name: Spelt,
+    sub: Spelt,
+    node: Node,
+    source: &str,
+    blocks: &mut Vec<Block>,
+    report: &mut Report,
+) {
+    let items = match node.content {
+        Content::Map(entries) => {
+            entries.into_iter().filter_map(|entry| item(entry, source)).collect()
+        }
+        Content::Null => Vec::new(),
+        _ => {
+            report.refuse(
+                sub.at,
+                &format!("{}.{}", name.text, sub.text),
+                "the name of a vCenter is expected here, with its keys below it",
+                format!(
+                    "if `{}` is a key, indent it below the name of its vCenter; \
+                     if it is that name, write the keys in lines of their own below it",
+                    sub.text
+                ),
+            );
+            return;
+        }
+    };
+    blocks.push(Block { name, subsection: Some(sub), items });
+}
+
+/// A key with its value; None if there is no value.
+fn item((name, node): (Spelt, Node), source: &str) -> Option<Item> {
+    let at = Place::File(node.at);
+    let value = match node.content {
+        Content::Null => return None,
+        Content::Map(_) => Value::Nested,
+        Content::List(nodes) => {
+            let texts = nodes.into_iter().map(|node| {
+                let at = Place::File(node.at);
+                scalar(node.content, source).map(|text| Spelt { text, at })
+            });
+            texts.collect::<Option<_>>().map_or(Value::Nested, Value::List)
+        }
+        content => scalar(content, source).map_or(Value::Nested, Value::Text),
+    };
+    Some(Item { name, value, at })
+}
+
+fn scalar(content: Content, source: &str) -> Option<String> {
+    match content {
+        Content::Text(text) => Some(text),
+        Content::Plain(range) => source.get(range?).map(|text| text.trim().to_owned()),
+        Content::Null | Content::List(_) | Content::Map(_) => None,
+    }
+}
+
+/// What the parser says, what we say, and what to do.
+const MISTAKES: &[(&str, &str, &str)] = &[
+    (
+        "mapping values are not allowed",
+        "there is a second `: ` in a line, or a line is indented further than its neighbours",
+        "indent the keys of a section alike, and put a value that contains `: ` in quotes",
+    ),
+    (
+        "did not find expected key",
+        "a line is indented less than its neighbours, but more than their section",
+        "indent the keys of a section alike",
+    ),
+    (
+        "unexpected character",
+        "no value may begin with this character",
+        "put the value in double quotes",
+    ),
+    (
+        "expected string scalar",
+        "a name is expected here, but there is a list or a mapping",
+        "put a value that begins with a bracket or a brace in quotes; \
+         {{ }} is a template that was not filled in",
+    ),
+    (
+        "invalid indentation in multiline quoted scalar",
+        "a quoted value goes on in this line, which is not indented",
+        "close the quotes in the line where they were opened",
+    ),
+    (
+        "found unknown escape character",
+        "there is a backslash in double quotes that means nothing",
+        "write it as \\\\, or put the value in single quotes",
+    ),
+    (
+        "alias references unknown anchor",
+        "a value that begins with * is taken for a reference",
+        "put the value in quotes",
+    ),
+    (
+        "did not find expected ',' or",
+        "a brace or a bracket is not closed, or a comma is missing",
+        "close it in the line where it was opened",
+    ),
+    ("unclosed bracket", "a brace or a bracket is not closed", "close it"),
+    ("multiple YAML documents", "there is more than one document", "remove all but one"),
+    ("simple key expected ':'", "this line has no colon", "write it as key: value"),
+    ("null into string", "a name is expected before the colon", "write it as key: value"),
+];
+
+/// A text that is no YAML. The parser's words are kept where we have none; it does not quote values.
+fn refuse(text: &str, error: &serde_saphyr::Error, report: &mut Report) {
+    let place = error.location().map_or(Place::Whole, |location| Place::File(position(location)));
+    let line = match place {
+        Place::File(position) => text.lines().nth(position.line.saturating_sub(1)).unwrap_or(""),
+        _ => "",
+    };
+    let said = error.to_string();
+    let said = said.split(" at line ").next().unwrap_or_default();
+    if line.trim_start_matches(' ').starts_with('\t') {
+        report.refuse(place, "", "this is no YAML: a line is indented with a tab", "use spaces");
+    } else if let Some(rest) = said.strip_prefix("duplicate mapping key: ") {
+        let key = rest.split(',').next().unwrap_or_default();
+        report.refuse(place, key, "it is given twice", "remove one of them");
+    } else if let Some((_, text, remedy)) = MISTAKES.iter().find(|known| said.contains(known.0)) {
+        report.refuse(place, "", format!("this is no YAML: {text}"), *remedy);
+    } else {
+        let remedy = "check indentation, brackets and quotes of this line and of those before it";
+        report.refuse(place, "", format!("this is no YAML: {said}"), remedy);
+    }
+}

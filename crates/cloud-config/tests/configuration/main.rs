@@ -1,0 +1,13 @@
+//! The configuration file and the Secrets, from the text to the value and back.
+//!
+//! Cases are data: `tests/data/*.txt` hold inputs and what becomes of them, whole messages included. After a
+//! deliberate change `UPDATE=1 cargo test -p cloud-config` writes them anew, for review as a difference.
+
+#![cfg(test)]
+
+mod dialect;
+mod mutation;
+mod page;
+mod round_trip;
+mod symptoms;
+mod tables;
