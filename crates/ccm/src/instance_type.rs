@@ -1,0 +1,97 @@
+//! The instance type of a VM: `vsphere-vm.cpu-4.mem-16gb.os-ubuntu`.
+//!
+//! vSphere has no instance types, so this one says how large the machine is and what runs in it. Memory is
+//! rounded down to whole GiB, as it always was: labels of running Nodes must not change.
+
+mod guests;
+
+use vsphere::inventory::Vm;
+
+use self::guests::{CURRENT, KNOWN};
+
+/// The instance type of a VM; nothing while it is being created and has no size yet.
+pub fn of(vm: &Vm) -> Option<String> {
+    let (cpus, gib) = (vm.cpus?, vm.memory_mib? / 1024);
+    let os = vm.guest_id.as_deref().map_or("unknown", os);
+    Some(format!("vsphere-vm.cpu-{cpus}.mem-{gib}gb.os-{os}"))
+}
+
+/// The operating system by vCenter's name for it.
+fn os(guest_id: &str) -> &'static str {
+    let id = guest_id.strip_suffix("Guest").unwrap_or(guest_id);
+    let mut tables = KNOWN.iter().chain(CURRENT);
+    let found = tables.find(|(_, ids)| ids.split(' ').any(|one| one == id));
+    found.map_or("unknown", |(os, _)| os)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use vsphere::inventory::Vm;
+
+    use super::{CURRENT, KNOWN, of, os};
+
+    fn vm(cpus: i32, memory_mib: i32, guest_id: &str) -> Vm {
+        Vm {
+            cpus: Some(cpus),
+            memory_mib: Some(memory_mib),
+            guest_id: Some(guest_id.to_owned()),
+            ..Vm::default()
+        }
+    }
+
+    #[test]
+    fn memory_is_rounded_down_to_whole_gibibytes() {
+        let check = |mib, expected: &str| {
+            assert_eq!(of(&vm(2, mib, "ubuntu64Guest")).unwrap(), expected);
+        };
+        check(1536, "vsphere-vm.cpu-2.mem-1gb.os-ubuntu");
+        check(16384, "vsphere-vm.cpu-2.mem-16gb.os-ubuntu");
+        check(1023, "vsphere-vm.cpu-2.mem-0gb.os-ubuntu");
+    }
+
+    #[test]
+    fn d28_current_operating_systems_are_known() {
+        let check = |id, expected| assert_eq!(os(id), expected, "{id}");
+        check("debian12_64Guest", "debian12");
+        check("other5xLinux64Guest", "linux");
+        check("windows2019srvNext_64Guest", "win2022server");
+        check("rockylinux_64Guest", "rockylinux");
+        check("sles15_64Guest", "sles15");
+        check("amazonlinux3_64Guest", "amazonlinux3");
+        check("flux64Guest", "unknown");
+    }
+
+    #[test]
+    fn known_operating_systems_keep_their_names() {
+        let check = |id, expected| assert_eq!(os(id), expected, "{id}");
+        check("otherGuest", "other");
+        check("otherGuest64", "other");
+        check("other3xLinux64Guest", "linux");
+        check("redhatGuest", "rhel");
+        check("centos64Guest", "centos64");
+        check("oracleLinux7_64Guest", "oracleLinux7");
+        check("windows9Server64Guest", "win10server");
+        check("vmwarePhoton64Guest", "photon");
+        check("winXPPro64Guest", "winxppro");
+        let ids: Vec<&str> = KNOWN.iter().flat_map(|(_, ids)| ids.split(' ')).collect();
+        assert_eq!(ids.len(), 151);
+    }
+
+    #[test]
+    fn no_operating_system_is_told_twice_and_all_can_be_labels() {
+        let mut seen = HashSet::new();
+        for (os, ids) in KNOWN.iter().chain(CURRENT) {
+            assert!(os.bytes().all(|byte| byte.is_ascii_alphanumeric()), "{os}");
+            for id in ids.split(' ') {
+                assert!(seen.insert(id), "{id}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_vm_without_size_has_no_type() {
+        assert_eq!(of(&Vm::default()), None);
+    }
+}

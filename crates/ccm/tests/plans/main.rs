@@ -1,0 +1,10 @@
+//! The decisions of the controllers, as tables and properties: no client, no clock, no peer.
+
+#![cfg(test)]
+
+mod addresses;
+mod build;
+mod discovery;
+mod lifecycle;
+mod node;
+mod zones;

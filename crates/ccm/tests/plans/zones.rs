@@ -1,0 +1,91 @@
+//! Zones and regions from tags, nearest first.
+
+use ccm::zones::{Categories, Ways, Zones, find};
+use vsphere::{reference::Ref, types::ManagedEntity};
+
+/// Finds zones on ways like `dc[region=eu] > cluster > host[zone=a]`, farthest first, as people think; the
+/// ways of the host, the pool and the folder have ` | ` between them, and `vm` is the VM.
+fn zones(ways: &str) -> Zones {
+    let mut tags: Vec<(String, String, Vec<String>)> = Vec::new();
+    let mut chains: Vec<Vec<Ref<ManagedEntity>>> = Vec::new();
+    let mut vm = None;
+    for way in ways.split(" | ") {
+        let mut chain = Vec::new();
+        for object in way.split(" > ").filter(|object| !object.is_empty()) {
+            let (name, rest) = object.split_once('[').unwrap_or((object, ""));
+            for tag in rest.trim_end_matches(']').split(' ').filter(|tag| !tag.is_empty()) {
+                let (category, values) = tag.split_once('=').unwrap();
+                let values = values.split(',').map(|value| value.replace('_', " ")).collect();
+                tags.push((name.to_owned(), category.to_owned(), values));
+            }
+            if name == "vm" { vm = Some(Ref::new(name)) } else { chain.push(Ref::new(name)) }
+        }
+        chain.reverse();
+        chains.push(chain);
+    }
+    chains.resize(3, Vec::new());
+    let ways = Ways { vm: vm.as_ref(), host: &chains[0], pool: &chains[1], folder: &chains[2] };
+    let categories =
+        Categories { zone: Some("zone".to_owned()), region: Some("region".to_owned()) };
+    find(ways, &categories, |object, category| {
+        let on = tags.iter().find(|(name, of, _)| name == object.value() && of == category);
+        on.map_or(&[], |(_, _, values)| values.as_slice())
+    })
+}
+
+fn check(ways: &str, expected: &str) {
+    let found = zones(ways);
+    let shown = |name: &str, value: &Option<String>| {
+        value.as_ref().map(|value| format!("{name}={value}")).unwrap_or_default()
+    };
+    let text = format!("{} {}", shown("region", &found.region), shown("zone", &found.zone));
+    assert_eq!(text.trim(), expected, "{ways}");
+}
+
+#[test]
+fn d8_the_nearest_tag_wins_for_each_category_by_itself() {
+    check("dc[region=eu] > cluster > host[zone=a] > vm", "region=eu zone=a");
+    check("dc[region=eu] > cluster[zone=b] > host[zone=a] > vm", "region=eu zone=a");
+    check("dc[region=eu zone=x] > cluster[region=us] > host[zone=a]", "region=us zone=a");
+    check("dc[region=eu zone=x] > host[region=us zone=y]", "region=us zone=y");
+    check("dc[region=eu zone=x] > host[zone=y] > vm[zone=z]", "region=eu zone=z");
+    check("dc[region=eu] > cluster[zone=b] > host[rack=7]", "region=eu zone=b");
+}
+
+#[test]
+fn pools_and_folders_count_where_hosts_say_nothing() {
+    check("dc[region=eu] > host | pool[zone=p] | folder[zone=f]", "region=eu zone=p");
+    check("dc > host | pool | folder[zone=f region=r]", "region=r zone=f");
+    check("dc[zone=d] > host | pool[zone=p]", "zone=d");
+}
+
+#[test]
+fn missing_tags_degrade_and_say_what_to_do() {
+    check("dc > cluster > host > vm", "");
+    check("dc[region=eu] > host", "region=eu");
+    let found = zones("dc[region=eu] > host");
+    assert_eq!(found.problems.len(), 1);
+    assert!(found.problems[0].contains("gets no zone; attach one to its host"));
+}
+
+#[test]
+fn a_tag_that_cannot_be_a_label_is_left_out_and_told() {
+    let found = zones("dc[region=Data_Center] > host[zone=a]");
+    assert_eq!((found.region, found.zone.as_deref()), (None, Some("a")));
+    assert!(found.problems[0].contains("\"Data Center\" cannot be a label"));
+}
+
+#[test]
+fn of_several_tags_on_one_object_the_first_counts_and_it_is_told() {
+    let found = zones("dc[region=eu] > host[zone=a,b]");
+    assert_eq!(found.zone.as_deref(), Some("a"));
+    assert!(found.problems[0].contains("several tags of the category \"zone\" (a, b)"));
+}
+
+#[test]
+fn categories_that_are_not_configured_are_not_asked_for() {
+    let host = [Ref::new("host")];
+    let ways = Ways { host: &host, ..Ways::default() };
+    let found = find(ways, &Categories::default(), |_, _| panic!("nobody wants tags"));
+    assert_eq!(found, Zones::default());
+}
