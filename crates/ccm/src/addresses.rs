@@ -7,26 +7,21 @@
 //!
 //! Deliberately absent: reading VMs and writing Nodes. Everything here is a function of values.
 
-mod cidr;
 pub mod metadata;
 pub mod node_ip;
 mod settle;
 
 use std::{
     collections::{HashMap, HashSet},
-    fmt,
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
-    str::FromStr,
 };
 
+use cloud_config::{AddressRules, IpFamily, Subnet};
 use k8s_openapi::api::core::v1::NodeAddress;
 use vsphere::{inventory::Nic, types::GuestNicInfo};
 
 use self::metadata::{Metadata, MetadataError};
-pub use self::{
-    cidr::{Cidr, InvalidCidr},
-    settle::{Settled, settle},
-};
+pub use self::settle::{Settled, settle};
 
 /// The type of the address that is the guest's name.
 pub const HOSTNAME: &str = "Hostname";
@@ -40,40 +35,15 @@ const MOST_REPORTED: usize = 16;
 /// The number of addresses that an error names.
 const MOST_NAMED: usize = 8;
 
-/// A family of addresses.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Family {
-    /// IPv4, also when it is written as an IPv6 address.
-    V4,
-    /// IPv6.
-    V6,
-}
-
-/// A text that names no family of addresses.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no family of addresses; write ipv4 or ipv6")]
-pub struct UnknownFamily(String);
-
 /// How addresses are chosen. The families are those of each vCenter, everything else holds for all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Settings {
     /// The families by name of the vCenter, in order of priority. All of them are required.
-    pub families: HashMap<String, Vec<Family>>,
+    pub families: HashMap<String, Vec<IpFamily>>,
     /// How the internal address is chosen.
-    pub internal: Rule,
+    pub internal: AddressRules,
     /// How the external address is chosen.
-    pub external: Rule,
-}
-
-/// How the address of one type is chosen.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Rule {
-    /// Subnets of which the first that has an address wins.
-    pub subnets: Vec<Cidr>,
-    /// Subnets whose addresses are never taken.
-    pub excluded: Vec<Cidr>,
-    /// The name of the network that counts where no subnet does; its case does not matter.
-    pub network: Option<String>,
+    pub external: AddressRules,
 }
 
 /// What is known of a guest.
@@ -167,7 +137,7 @@ pub enum AddressError {
     )]
     NoFamily {
         /// The missing family.
-        family: Family,
+        family: IpFamily,
         /// What is usable in any family.
         seen: String,
     },
@@ -184,16 +154,16 @@ struct Candidate<'a> {
 
 impl Settings {
     /// The families for VMs of this vCenter: IPv4 if nothing is set.
-    pub fn families_of(&self, vcenter: &str) -> &[Family] {
+    pub fn families_of(&self, vcenter: &str) -> &[IpFamily] {
         let set = self.families.get(vcenter).map(Vec::as_slice).unwrap_or_default();
-        if set.is_empty() { &[Family::V4] } else { set }
+        if set.is_empty() { &[IpFamily::V4] } else { set }
     }
 }
 
 /// The addresses of a guest for its Node.
 pub fn select(
     guest: &Guest<'_>,
-    families: &[Family],
+    families: &[IpFamily],
     settings: &Settings,
 ) -> Result<Selection, AddressError> {
     if !guest.tools_run && guest.nics.iter().all(|nic| nic.addresses.is_empty()) {
@@ -300,34 +270,33 @@ fn check_networks(cards: &[&Nic], settings: &Settings) -> Result<(), AddressErro
 /// The internal and the external address of one family, as far as there are any.
 fn of_family(
     candidates: &[Candidate<'_>],
-    family: Family,
+    family: IpFamily,
     settings: &Settings,
 ) -> Vec<(&'static str, IpAddr)> {
     let roles = [(INTERNAL_IP, &settings.internal), (EXTERNAL_IP, &settings.external)];
     let mut chosen = Vec::new();
     let mut first = Vec::new();
-    for (type_, rule) in roles {
+    for (type_, rules) in roles {
         let allowed = |one: &&Candidate<'_>| {
-            Family::of(one.ip) == family && !rule.excluded.iter().any(|cidr| cidr.contains(one.ip))
+            IpFamily::of(one.ip) == family
+                && !rules.excluded.iter().any(|subnet| subnet.contains(one.ip))
         };
         let allowed: Vec<&Candidate<'_>> = candidates.iter().filter(allowed).collect();
-        chosen.extend(rule.choose(&allowed).map(|ip| (type_, ip)));
+        chosen.extend(choose(rules, &allowed).map(|ip| (type_, ip)));
         first.extend(allowed.first().map(|one| (type_, one.ip)));
     }
     // Where a rule found something, the other type is left out rather than guessed.
     if chosen.is_empty() { first } else { chosen }
 }
 
-impl Rule {
-    /// The order of subnets beats that of addresses, and a subnet beats a name.
-    fn choose(&self, allowed: &[&Candidate<'_>]) -> Option<IpAddr> {
-        let inside = |cidr: &Cidr| allowed.iter().find(|one| cidr.contains(one.ip));
-        let in_network = || {
-            let wanted = self.network.as_deref()?;
-            allowed.iter().find(|one| one.network.is_some_and(|name| same(name, wanted)))
-        };
-        self.subnets.iter().find_map(inside).or_else(in_network).map(|one| one.ip)
-    }
+/// The order of subnets beats that of addresses, and a subnet beats a name.
+fn choose(rules: &AddressRules, allowed: &[&Candidate<'_>]) -> Option<IpAddr> {
+    let inside = |subnet: &Subnet| allowed.iter().find(|one| subnet.contains(one.ip));
+    let in_network = || {
+        let wanted = rules.network.as_deref()?;
+        allowed.iter().find(|one| one.network.is_some_and(|name| same(name, wanted)))
+    };
+    rules.subnets.iter().find_map(inside).or_else(in_network).map(|one| one.ip)
 }
 
 /// Whether another machine could use the address.
@@ -361,32 +330,4 @@ fn named(addresses: impl Iterator<Item = IpAddr>) -> String {
         names.push("…".to_owned());
     }
     if names.is_empty() { "none".to_owned() } else { names.join(", ") }
-}
-
-impl Family {
-    /// The family of an address.
-    pub fn of(ip: IpAddr) -> Self {
-        if ip.to_canonical().is_ipv4() { Self::V4 } else { Self::V6 }
-    }
-}
-
-impl FromStr for Family {
-    type Err = UnknownFamily;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text.trim().to_ascii_lowercase().as_str() {
-            "ipv4" => Ok(Self::V4),
-            "ipv6" => Ok(Self::V6),
-            _ => Err(UnknownFamily(text.to_owned())),
-        }
-    }
-}
-
-impl fmt::Display for Family {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::V4 => "IPv4",
-            Self::V6 => "IPv6",
-        })
-    }
 }

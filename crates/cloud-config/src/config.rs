@@ -92,6 +92,13 @@ pub enum IpFamily {
     V6,
 }
 
+impl IpFamily {
+    /// The family of an address; an IPv4 address that is written as IPv6 counts as IPv4.
+    pub fn of(address: IpAddr) -> Self {
+        if address.to_canonical().is_ipv4() { Self::V4 } else { Self::V6 }
+    }
+}
+
 impl fmt::Display for IpFamily {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -154,7 +161,7 @@ impl Subnet {
 
     /// Its family.
     pub fn family(&self) -> IpFamily {
-        if self.base.is_ipv4() { IpFamily::V4 } else { IpFamily::V6 }
+        IpFamily::of(self.base)
     }
 }
 

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 
 use k8s_openapi::api::core::v1::NodeAddress;
 
-use crate::addresses::Family;
+use cloud_config::IpFamily;
 
 /// Where the kubelet writes the addresses it was started with.
 pub const PROVIDED_NODE_IP: &str = "alpha.kubernetes.io/provided-node-ip";
@@ -70,7 +70,7 @@ fn parse(annotation: &str) -> Option<Vec<IpAddr>> {
     let fits = |ips: &Vec<IpAddr>| match ips.as_slice() {
         [_] => true,
         [one, two] => {
-            Family::of(*one) != Family::of(*two) && !ips.iter().any(IpAddr::is_unspecified)
+            IpFamily::of(*one) != IpFamily::of(*two) && !ips.iter().any(IpAddr::is_unspecified)
         }
         _ => false,
     };

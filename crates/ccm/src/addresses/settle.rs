@@ -8,7 +8,9 @@ use std::{collections::HashSet, net::IpAddr};
 
 use k8s_openapi::api::core::v1::NodeAddress;
 
-use crate::addresses::{Doubt, Family};
+use cloud_config::IpFamily;
+
+use crate::addresses::Doubt;
 
 /// The addresses a Node should have.
 #[derive(Debug, Clone, PartialEq)]
@@ -53,6 +55,6 @@ fn ip(address: &NodeAddress) -> Option<IpAddr> {
     address.address.parse().ok()
 }
 
-fn kind(address: &NodeAddress) -> (&str, Option<Family>) {
-    (&address.type_, ip(address).map(Family::of))
+fn kind(address: &NodeAddress) -> (&str, Option<IpFamily>) {
+    (&address.type_, ip(address).map(IpFamily::of))
 }

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use ccm::{
-    addresses::Family,
     discovery::{Census, Finding, How, Machine, Wanted},
     node::{NodeChange, Observed, Place, Reason, Settings, Status, plan},
     provider_id::ProviderId,
     zones::{Policy, Zones},
 };
+use cloud_config::IpFamily;
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::Node;
 use proptest::prelude::{any, proptest};
@@ -276,7 +276,7 @@ fn labels_of_the_place_follow_the_vm() {
 fn d21_addresses_of_two_families_are_written_when_they_change_only() {
     let (vm, nics) = (vm("vm-1", UUID, "node-1", &[]), nics(&["10.0.0.1", "fd00::1"]));
     let mut settings = settings();
-    settings.addresses.families.insert("east".to_owned(), vec![Family::V4, Family::V6]);
+    settings.addresses.families.insert("east".to_owned(), vec![IpFamily::V4, IpFamily::V6]);
     let node = new_node(json!({}));
     let both = observed(found(&vm), &nics);
     let change = plan(&node, &both, &settings, at(0));
