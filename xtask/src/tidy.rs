@@ -10,6 +10,7 @@ const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 const ARROWS: &[(&str, &[&str])] = &[
     ("ccm", &["cloud-config", "vsphere"]),
     ("cloud-config", &["vsphere"]),
+    ("daemon", &[]),
     ("lab", &[]),
     ("vsphere", &[]),
     ("xtask", &["lab"]),

@@ -1,0 +1,372 @@
+//! The HTTPS server beside the work: is it alive, is it ready, what does it count, how much does it say.
+//!
+//! ```text
+//!   /healthz /livez /readyz   [/name] [?verbose]   everybody, by default
+//!   /metrics                                       those who may `get` it
+//!   /debug/flags/v            GET, PUT             those who may
+//! ```
+//!
+//! Everything but the open paths needs a token that the Kubernetes API knows and a role that allows it
+//! ([`Access`]). The certificate comes from files that are followed, or is made at the start.
+//!
+//! Deliberately absent: HTTP/2, profiles, `/configz`, client certificates.
+
+use std::{convert::Infallible, io, net::SocketAddr, pin::Pin, sync::Arc, time::Duration};
+
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::http::{Method, Request, Response, StatusCode, header};
+use hyper::{
+    body::{Bytes, Incoming},
+    server::conn::http1,
+    service::{HttpService, service_fn},
+};
+use hyper_util::rt::TokioTimer;
+use prometheus_client::registry::Registry;
+use rustls::ServerConfig;
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::watch,
+    task::JoinSet,
+    time::timeout,
+};
+use tracing::{debug, info};
+
+pub use self::{
+    access::Access,
+    health::{Check, Checks, Weight},
+};
+use self::{
+    health::Question,
+    tls::{Oldest, Pair, TlsStream},
+};
+use crate::{
+    args::Serving,
+    reload::{self, Files, Unusable},
+    supervise::Shutdown,
+    telemetry::Verbosity,
+};
+
+mod access;
+pub(crate) mod health;
+mod tls;
+
+/// A client that does not finish its handshake and headers by then is cut off.
+const HEADERS_WITHIN: Duration = Duration::from_secs(10);
+/// A connection is ended after this time, whatever its client does; clients open another one.
+const CONNECTION_LIVES: Duration = Duration::from_secs(300);
+/// How long requests that are being answered may take when the program ends.
+const DRAIN_WITHIN: Duration = Duration::from_secs(2);
+/// Connections at once; kubelet and Prometheus need two.
+const CONNECTIONS: usize = 100;
+
+/// What the server tells, and to whom.
+pub struct Contents {
+    /// The checks behind `/healthz`, `/livez` and `/readyz`.
+    pub checks: Checks,
+    /// What `/metrics` tells.
+    pub metrics: Registry,
+    /// What `/debug/flags/v` changes.
+    pub verbosity: Verbosity,
+    /// Who may ask.
+    pub access: Access,
+}
+
+/// The server cannot be started.
+#[derive(Debug, thiserror::Error)]
+pub enum AdminError {
+    /// The address is taken or not ours.
+    #[error("cannot listen on {address}: set --bind-address and --secure-port (0 serves nothing)")]
+    Listen {
+        /// Which one.
+        address: SocketAddr,
+        /// What the system says.
+        #[source]
+        problem: io::Error,
+    },
+    /// The files with the certificate cannot be used.
+    #[error(transparent)]
+    Certificate(#[from] Unusable),
+    /// One of two files is missing.
+    #[error("--tls-cert-file and --tls-private-key-file belong together: give both or none")]
+    HalfAPair,
+    /// No certificate can be made.
+    #[error("no certificate can be made: {0}")]
+    SelfSigned(String),
+}
+
+/// A server that listens and answers when it is run.
+pub struct Admin {
+    listener: TcpListener,
+    address: SocketAddr,
+    tls: watch::Receiver<Arc<ServerConfig>>,
+    /// Keeps the configuration alive, or follows its files.
+    source: Source,
+    contents: Arc<Contents>,
+}
+
+enum Source {
+    Files(Files<ServerConfig>),
+    Made(watch::Sender<Arc<ServerConfig>>),
+}
+
+impl Admin {
+    /// Listens by the flags; `None` when they say that nothing is served.
+    ///
+    /// # Errors
+    /// When the address or the certificate cannot be used.
+    pub async fn bind(serving: &Serving, contents: Contents) -> Result<Option<Self>, AdminError> {
+        if serving.secure_port == 0 {
+            return Ok(None);
+        }
+        let address = SocketAddr::new(serving.bind_address, serving.secure_port);
+        let refuse = |problem| AdminError::Listen { address, problem };
+        let listener = TcpListener::bind(address).await.map_err(refuse)?;
+        Self::on(listener, serving, contents).map(Some)
+    }
+
+    /// Serves on a socket that listens already.
+    ///
+    /// # Errors
+    /// When the certificate cannot be used.
+    pub fn on(
+        listener: TcpListener,
+        serving: &Serving,
+        contents: Contents,
+    ) -> Result<Self, AdminError> {
+        let (tls, source) = certificate(serving)?;
+        let address = listener.local_addr().map_err(|problem| AdminError::Listen {
+            address: SocketAddr::new(serving.bind_address, serving.secure_port),
+            problem,
+        })?;
+        Ok(Self { listener, address, tls, source, contents: Arc::new(contents) })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Answers until `shutdown`; then requests that are being answered may finish.
+    ///
+    /// # Errors
+    /// When the socket breaks.
+    pub async fn run(self, shutdown: Shutdown) -> io::Result<()> {
+        let Self { listener, address, tls, source, contents } = self;
+        info!(%address, "serving health and metrics");
+        let follow = async {
+            match source {
+                Source::Files(files) => files.follow(shutdown.clone()).await.unwrap_or_default(),
+                Source::Made(sender) => {
+                    shutdown.requested().await;
+                    drop(sender);
+                }
+            }
+            Ok(())
+        };
+        tokio::try_join!(follow, accept(&listener, &tls, &contents, &shutdown)).map(drop)
+    }
+}
+
+fn certificate(
+    serving: &Serving,
+) -> Result<(watch::Receiver<Arc<ServerConfig>>, Source), AdminError> {
+    let oldest = Oldest(serving.tls_min_version != "VersionTLS13");
+    match (&serving.tls_cert_file, &serving.tls_private_key_file) {
+        (Some(certificate), Some(key)) => {
+            let pair = Pair { certificate: certificate.clone(), key: key.clone() };
+            let paths = vec![certificate.clone(), key.clone()];
+            let parse = move |files: &reload::Contents| tls::from_files(&pair, oldest, files);
+            let (files, followed) = reload::files(paths, parse)?;
+            Ok((followed.value, Source::Files(files)))
+        }
+        (None, None) => {
+            let names = ["localhost", "127.0.0.1", "::1"].map(str::to_owned).to_vec();
+            let made = tls::self_signed(names, oldest).map_err(AdminError::SelfSigned)?;
+            let (sender, receiver) = watch::channel(Arc::new(made));
+            Ok((receiver, Source::Made(sender)))
+        }
+        _ => Err(AdminError::HalfAPair),
+    }
+}
+
+async fn accept(
+    listener: &TcpListener,
+    tls: &watch::Receiver<Arc<ServerConfig>>,
+    contents: &Arc<Contents>,
+    shutdown: &Shutdown,
+) -> io::Result<()> {
+    let mut connections = JoinSet::new();
+    while let Some(accepted) = shutdown.unless(listener.accept()).await {
+        let socket = match accepted {
+            Ok((socket, _)) => socket,
+            Err(error) if is_passing(&error) => {
+                // Out of files: accepting again at once would spin.
+                debug!(%error, "connection not accepted");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
+        let config = Arc::clone(&tls.borrow());
+        connections.spawn(converse(socket, config, Arc::clone(contents), shutdown.clone()));
+        while connections.try_join_next().is_some() {}
+        if connections.len() >= CONNECTIONS {
+            connections.join_next().await;
+        }
+    }
+    let drained = async { while connections.join_next().await.is_some() {} };
+    timeout(DRAIN_WITHIN, drained).await.unwrap_or_default();
+    connections.shutdown().await;
+    Ok(())
+}
+
+/// Whether it concerns one connection or a shortage, and not the socket that listens.
+fn is_passing(error: &io::Error) -> bool {
+    // EMFILE, ENFILE, ENOBUFS, ENOMEM have no kind of their own.
+    matches!(error.raw_os_error(), Some(24 | 23 | 105 | 12))
+        || matches!(
+            error.kind(),
+            io::ErrorKind::ConnectionAborted
+                | io::ErrorKind::ConnectionReset
+                | io::ErrorKind::Interrupted
+        )
+}
+
+async fn converse(
+    socket: TcpStream,
+    config: Arc<ServerConfig>,
+    contents: Arc<Contents>,
+    shutdown: Shutdown,
+) {
+    let stream = match TlsStream::new(socket, config) {
+        Ok(stream) => stream,
+        Err(error) => return debug!(%error, "connection refused"),
+    };
+    let service = service_fn(|request| {
+        let contents = Arc::clone(&contents);
+        async move { Ok::<_, Infallible>(contents.answer(request).await) }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADERS_WITHIN)
+        .serve_connection(stream, service);
+    let mut connection = std::pin::pin!(connection);
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended.map_err(io::Error::other),
+        () = shutdown.requested() => finish(connection).await,
+        () = tokio::time::sleep(CONNECTION_LIVES) => finish(connection).await,
+    };
+    if let Err(error) = ended {
+        debug!(%error, "connection ended");
+    }
+}
+
+/// Lets the request that is being answered come to its end.
+async fn finish<S>(mut connection: Pin<&mut http1::Connection<TlsStream, S>>) -> io::Result<()>
+where
+    S: HttpService<Incoming, ResBody = Full<Bytes>, Error = Infallible>,
+{
+    connection.as_mut().graceful_shutdown();
+    timeout(DRAIN_WITHIN, connection).await?.map_err(io::Error::other)
+}
+
+impl Contents {
+    async fn answer(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
+        let path = request.uri().path().to_owned();
+        if let Err(refusal) = self.access.check(request.method(), &path, request.headers()).await {
+            debug!(path, status = refusal.status.as_u16(), "request refused");
+            return text(refusal.status, format!("{}\n", refusal.text));
+        }
+        let verbose = request.uri().query().is_some_and(asks_for_more);
+        let reads = matches!(*request.method(), Method::GET | Method::HEAD);
+        let mut parts = path.strip_prefix('/').unwrap_or(&path).splitn(2, '/');
+        match (parts.next().unwrap_or_default(), parts.next()) {
+            ("healthz", only) if reads => self.health(Question::Healthz, only, verbose),
+            ("livez", only) if reads => self.health(Question::Livez, only, verbose),
+            ("readyz", only) if reads => self.health(Question::Readyz, only, verbose),
+            ("metrics", None) if reads => self.metrics(),
+            ("debug", Some("flags/v")) => self.verbosity(request).await,
+            ("healthz" | "livez" | "readyz", _) | ("metrics", None) => {
+                text(StatusCode::METHOD_NOT_ALLOWED, "use GET\n".to_owned())
+            }
+            _ => text(
+                StatusCode::NOT_FOUND,
+                "not found; there are /healthz, /livez, /readyz, /metrics and /debug/flags/v\n"
+                    .to_owned(),
+            ),
+        }
+    }
+
+    fn health(
+        &self,
+        question: Question,
+        only: Option<&str>,
+        verbose: bool,
+    ) -> Response<Full<Bytes>> {
+        match self.checks.answer(question, only, verbose) {
+            Some((true, lines)) => text(StatusCode::OK, lines),
+            Some((false, lines)) => text(StatusCode::INTERNAL_SERVER_ERROR, lines),
+            None => text(StatusCode::NOT_FOUND, "there is no such check\n".to_owned()),
+        }
+    }
+
+    fn metrics(&self) -> Response<Full<Bytes>> {
+        let mut lines = String::new();
+        if let Err(error) = prometheus_client::encoding::text::encode(&mut lines, &self.metrics) {
+            return text(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n"));
+        }
+        let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+        typed(StatusCode::OK, kind, lines)
+    }
+
+    async fn verbosity(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
+        match *request.method() {
+            Method::GET => text(StatusCode::OK, format!("{}\n", self.verbosity.get())),
+            Method::PUT => {
+                let body = Limited::new(request.into_body(), 16).collect().await;
+                let said = body.ok().and_then(|body| {
+                    std::str::from_utf8(&body.to_bytes()).ok()?.trim().parse::<u8>().ok()
+                });
+                let Some(verbosity) = said else {
+                    return text(
+                        StatusCode::BAD_REQUEST,
+                        "send a number from 0 to 255\n".to_owned(),
+                    );
+                };
+                match self.verbosity.set(verbosity) {
+                    Ok(()) => {
+                        info!(verbosity, "verbosity changed");
+                        let said =
+                            format!("successfully set klog.logging.verbosity to {verbosity}\n");
+                        text(StatusCode::OK, said)
+                    }
+                    Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")),
+                }
+            }
+            _ => text(StatusCode::METHOD_NOT_ALLOWED, "use GET or PUT\n".to_owned()),
+        }
+    }
+}
+
+/// Whether a query has `verbose`, with or without a value.
+fn asks_for_more(query: &str) -> bool {
+    query.split('&').any(|pair| pair == "verbose" || pair.starts_with("verbose="))
+}
+
+fn text(status: StatusCode, body: String) -> Response<Full<Bytes>> {
+    typed(status, "text/plain; charset=utf-8", body)
+}
+
+fn typed(status: StatusCode, kind: &'static str, body: String) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(Bytes::from(body)));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, header::HeaderValue::from_static(kind));
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, header::HeaderValue::from_static("nosniff"));
+    headers.insert(header::CACHE_CONTROL, header::HeaderValue::from_static("no-cache, no-store"));
+    if status == StatusCode::UNAUTHORIZED {
+        headers.insert(header::WWW_AUTHENTICATE, header::HeaderValue::from_static("Bearer"));
+    }
+    response
+}

@@ -1,0 +1,266 @@
+//! Who asks, and whether they may: the Kubernetes API decides, we remember for a while.
+//!
+//! A token is shown to the API in a TokenReview, a request in a SubjectAccessReview. Tokens are remembered by
+//! their digests only. An answer that could not be had is not remembered.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    hash::Hash,
+    sync::{Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use hyper::http::{HeaderMap, Method, StatusCode, header::AUTHORIZATION};
+use k8s_openapi::api::{
+    authentication::v1::{TokenReview, TokenReviewSpec, UserInfo},
+    authorization::v1::{NonResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec},
+};
+use kube::{Api, Client, api::PostParams};
+use sha2::{Digest, Sha256};
+use tokio::time::timeout;
+
+use crate::{
+    args::{Authentication, Authorization, InvalidKubernetes, client_or},
+    supervise::Chain,
+};
+
+const REVIEW_WITHIN: Duration = Duration::from_secs(10);
+/// More callers than any cluster has.
+const REMEMBERED: usize = 1024;
+
+/// Decides who may have what.
+pub struct Access {
+    authentication: Client,
+    authorization: Client,
+    open: Vec<String>,
+    users: Memory<[u8; 32], Option<UserInfo>>,
+    permissions: Memory<(String, String, String), bool>,
+    user_ttl: Duration,
+    allowed_ttl: Duration,
+    denied_ttl: Duration,
+}
+
+/// Why a request is not answered.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Refusal {
+    pub(super) status: StatusCode,
+    pub(super) text: String,
+}
+
+impl Access {
+    /// Asks the APIs that the flags name, or the one behind `client`, by the rules of the flags.
+    ///
+    /// # Errors
+    /// When a kubeconfig cannot be used.
+    pub async fn new(
+        client: &Client,
+        authentication: &Authentication,
+        authorization: &Authorization,
+    ) -> Result<Self, InvalidKubernetes> {
+        let authentication_client =
+            client_or(&authentication.authentication_kubeconfig, client).await?;
+        let authorization_client =
+            client_or(&authorization.authorization_kubeconfig, client).await?;
+        Ok(Self {
+            authentication: authentication_client,
+            authorization: authorization_client,
+            open: authorization.authorization_always_allow_paths.clone(),
+            users: Memory::default(),
+            permissions: Memory::default(),
+            user_ttl: authentication.authentication_token_webhook_cache_ttl,
+            allowed_ttl: authorization.authorization_webhook_cache_authorized_ttl,
+            denied_ttl: authorization.authorization_webhook_cache_unauthorized_ttl,
+        })
+    }
+
+    /// `Ok` if the request may be answered.
+    pub(super) async fn check(
+        &self,
+        method: &Method,
+        path: &str,
+        headers: &HeaderMap,
+    ) -> Result<(), Refusal> {
+        if is_open(&self.open, path) {
+            return Ok(());
+        }
+        let token = bearer(headers).ok_or_else(|| Refusal {
+            status: StatusCode::UNAUTHORIZED,
+            text: format!(
+                "{path} needs a token: send \"Authorization: Bearer <token>\" with one of a service account"
+            ),
+        })?;
+        let user = self.user(token).await?.ok_or_else(|| Refusal {
+            status: StatusCode::UNAUTHORIZED,
+            text: "the Kubernetes API does not know this token: it is wrong, expired or for another audience"
+                .to_owned(),
+        })?;
+        let verb = method.as_str().to_ascii_lowercase();
+        if self.may(&user, &verb, path).await? {
+            return Ok(());
+        }
+        let name = user.username.unwrap_or_default();
+        Err(Refusal {
+            status: StatusCode::FORBIDDEN,
+            text: format!(
+                "{name} may not {verb} {path}: bind it to a ClusterRole with the rule \
+                 {{nonResourceURLs: [\"{path}\"], verbs: [\"{verb}\"]}}"
+            ),
+        })
+    }
+
+    async fn user(&self, token: &str) -> Result<Option<UserInfo>, Refusal> {
+        let key: [u8; 32] = Sha256::digest(token.as_bytes()).into();
+        if let Some(user) = self.users.get(&key) {
+            return Ok(user);
+        }
+        let review = TokenReview {
+            spec: TokenReviewSpec { token: Some(token.to_owned()), audiences: None },
+            ..TokenReview::default()
+        };
+        let reviews: Api<TokenReview> = Api::all(self.authentication.clone());
+        let answer = ask(reviews.create(&PostParams::default(), &review), "tokenreviews").await?;
+        let status = answer.status.unwrap_or_default();
+        let user = status.user.filter(|_| status.authenticated == Some(true));
+        self.users.put(key, user.clone(), self.user_ttl);
+        Ok(user)
+    }
+
+    async fn may(&self, user: &UserInfo, verb: &str, path: &str) -> Result<bool, Refusal> {
+        // Everything about the user takes part: two tokens of one name may have different groups.
+        let key = (format!("{user:?}"), verb.to_owned(), path.to_owned());
+        if let Some(allowed) = self.permissions.get(&key) {
+            return Ok(allowed);
+        }
+        let extra: Option<BTreeMap<_, _>> = user.extra.clone();
+        let review = SubjectAccessReview {
+            spec: SubjectAccessReviewSpec {
+                user: user.username.clone(),
+                uid: user.uid.clone(),
+                groups: user.groups.clone(),
+                extra,
+                non_resource_attributes: Some(NonResourceAttributes {
+                    path: Some(path.to_owned()),
+                    verb: Some(verb.to_owned()),
+                }),
+                ..SubjectAccessReviewSpec::default()
+            },
+            ..SubjectAccessReview::default()
+        };
+        let reviews: Api<SubjectAccessReview> = Api::all(self.authorization.clone());
+        let answer =
+            ask(reviews.create(&PostParams::default(), &review), "subjectaccessreviews").await?;
+        let allowed = answer.status.is_some_and(|status| status.allowed);
+        self.permissions.put(
+            key,
+            allowed,
+            if allowed { self.allowed_ttl } else { self.denied_ttl },
+        );
+        Ok(allowed)
+    }
+}
+
+/// The API's answer; without one nobody gets in, and the text says what to repair.
+async fn ask<T>(
+    review: impl Future<Output = Result<T, kube::Error>>,
+    resource: &str,
+) -> Result<T, Refusal> {
+    let problem = match timeout(REVIEW_WITHIN, review).await {
+        Ok(Ok(answer)) => return Ok(answer),
+        Ok(Err(kube::Error::Api(status))) if status.code == 403 => format!(
+            "this program may not create {resource}: bind its service account to the ClusterRole \
+             system:auth-delegator"
+        ),
+        Ok(Err(error)) => Chain(&error).to_string(),
+        Err(_) => "the Kubernetes API did not answer".to_owned(),
+    };
+    Err(Refusal {
+        status: StatusCode::INTERNAL_SERVER_ERROR,
+        text: format!("who you are and what you may could not be found out: {problem}"),
+    })
+}
+
+fn is_open(open: &[String], path: &str) -> bool {
+    open.iter().any(|one| match one.strip_suffix("/*") {
+        Some(above) => path.strip_prefix(above).is_some_and(|rest| rest.starts_with('/')),
+        None => one == path,
+    })
+}
+
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let (scheme, token) = headers.get(AUTHORIZATION)?.to_str().ok()?.trim().split_once(' ')?;
+    let token = token.trim();
+    (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
+}
+
+/// Answers that hold for a while.
+struct Memory<K, V>(Mutex<HashMap<K, (V, Instant)>>);
+
+impl<K, V> Default for Memory<K, V> {
+    fn default() -> Self {
+        Self(Mutex::new(HashMap::new()))
+    }
+}
+
+impl<K: Eq + Hash, V: Clone> Memory<K, V> {
+    fn get(&self, key: &K) -> Option<V> {
+        let entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (value, until) = entries.get(key)?;
+        (Instant::now() < *until).then(|| value.clone())
+    }
+
+    fn put(&self, key: K, value: V, ttl: Duration) {
+        let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        if entries.len() >= REMEMBERED {
+            entries.retain(|_, (_, until)| now < *until);
+        }
+        if entries.len() >= REMEMBERED {
+            entries.clear();
+        }
+        entries.insert(key, (value, now + ttl));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn open_paths_are_exact_unless_they_end_in_a_star() {
+        let open = ["/healthz".to_owned(), "/debug/*".to_owned()];
+        let check =
+            |path: &str, expected: bool| assert_eq!(is_open(&open, path), expected, "{path}");
+        check("/healthz", true);
+        check("/healthz/", false);
+        check("/healthz/ping", false);
+        check("/debug/flags/v", true);
+        check("/debug", false);
+        check("/debugging", false);
+        check("/metrics", false);
+    }
+
+    #[test]
+    fn a_token_is_found_however_the_scheme_is_written() {
+        let check = |value: &str, expected: Option<&str>| {
+            let headers = HeaderMap::from_iter([(AUTHORIZATION, value.parse().unwrap())]);
+            assert_eq!(bearer(&headers), expected, "{value}");
+        };
+        check("Bearer abc", Some("abc"));
+        check("bearer  abc ", Some("abc"));
+        check("Basic abc", None);
+        check("Bearer ", None);
+        check("Bearer", None);
+    }
+
+    #[test]
+    fn an_answer_is_forgotten_after_its_time_and_never_fills_the_memory() {
+        let memory = Memory::default();
+        memory.put(0, "short", Duration::ZERO);
+        assert_eq!(memory.get(&0), None);
+        for key in 0..3 * REMEMBERED {
+            memory.put(key, "long", Duration::from_secs(3600));
+        }
+        assert!(memory.0.lock().unwrap().len() <= REMEMBERED);
+        assert_eq!(memory.get(&(3 * REMEMBERED - 1)), Some("long"));
+    }
+}

@@ -1,0 +1,177 @@
+//! Named checks whose state explains itself, and the answers made of them.
+
+use std::{
+    collections::BTreeMap,
+    fmt::Write as _,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+/// What a check that fails means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Weight {
+    /// The process cannot go on: Kubernetes should start it again.
+    Life,
+    /// The process cannot do its work now.
+    Readiness,
+    /// Nothing by itself; it is there to be read, as the state of one vCenter of several.
+    Detail,
+}
+
+/// Which question is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Question {
+    Healthz,
+    Livez,
+    Readyz,
+}
+
+impl Question {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Healthz => "healthz",
+            Self::Livez => "livez",
+            Self::Readyz => "readyz",
+        }
+    }
+
+    fn concerns(self, weight: Weight) -> bool {
+        weight == Weight::Life || self == Self::Readyz
+    }
+}
+
+#[derive(Debug)]
+struct State {
+    weight: Weight,
+    /// What is well, or why it is not.
+    standing: Result<String, String>,
+}
+
+/// The checks of a program.
+#[derive(Clone, Debug, Default)]
+pub struct Checks(Arc<Mutex<BTreeMap<String, State>>>);
+
+/// One check; its owner says how it stands. Dropping it removes the check.
+#[derive(Debug)]
+pub struct Check {
+    name: String,
+    checks: Checks,
+}
+
+impl Checks {
+    /// Adds a check, or takes over the one with the same name. It fails until its owner says otherwise.
+    #[must_use = "dropping a check removes it"]
+    pub fn register(&self, name: &str, weight: Weight) -> Check {
+        let state = State { weight, standing: Err("not started yet".to_owned()) };
+        self.lock().insert(name.to_owned(), state);
+        Check { name: name.to_owned(), checks: self.clone() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, State>> {
+        // Nothing can panic while it is held.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether all is well, and the text in the form of Kubernetes' components. `only` asks for one check;
+    /// `None` is returned if there is none with this name.
+    pub(crate) fn answer(
+        &self,
+        question: Question,
+        only: Option<&str>,
+        verbose: bool,
+    ) -> Option<(bool, String)> {
+        let checks = self.lock();
+        let mut well = true;
+        let mut lines = String::from(if only.is_none() { "[+]ping ok\n" } else { "" });
+        let mut found = only.is_none() || only == Some("ping");
+        for (name, state) in checks.iter() {
+            if !question.concerns(state.weight) || only.is_some_and(|only| only != name) {
+                continue;
+            }
+            found = true;
+            let line = match &state.standing {
+                Ok(detail) if detail.is_empty() => format!("[+]{name} ok"),
+                Ok(detail) => format!("[+]{name} ok: {detail}"),
+                Err(reason) if state.weight == Weight::Detail => {
+                    format!("[!]{name} failed: {reason}")
+                }
+                Err(reason) => {
+                    well = false;
+                    format!("[-]{name} failed: {reason}")
+                }
+            };
+            writeln!(lines, "{line}").unwrap_or_default();
+        }
+        let text = match (well, verbose) {
+            (true, false) => "ok".to_owned(),
+            (true, true) => format!("{lines}{} check passed\n", question.name()),
+            (false, _) => format!("{lines}{} check failed\n", question.name()),
+        };
+        found.then_some((well, text))
+    }
+}
+
+impl Check {
+    /// Says that all is well; the detail may be empty.
+    pub fn pass(&self, detail: impl Into<String>) {
+        self.set(Ok(detail.into()));
+    }
+
+    /// Says what is wrong. Everybody who reaches the port can read it: no secrets.
+    pub fn fail(&self, reason: impl Into<String>) {
+        self.set(Err(reason.into()));
+    }
+
+    fn set(&self, standing: Result<String, String>) {
+        if let Some(state) = self.checks.lock().get_mut(&self.name) {
+            state.standing = standing;
+        }
+    }
+}
+
+impl Drop for Check {
+    fn drop(&mut self) {
+        self.checks.lock().remove(&self.name);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_check_fails_the_questions_that_it_concerns() {
+        let table = [
+            (Weight::Life, [false, false, false]),
+            (Weight::Readiness, [true, true, false]),
+            (Weight::Detail, [true, true, true]),
+        ];
+        for (weight, expected) in table {
+            let checks = Checks::default();
+            let _check = checks.register("inventory", weight);
+            let asked = [Question::Healthz, Question::Livez, Question::Readyz];
+            let well = asked.map(|question| checks.answer(question, None, false).unwrap().0);
+            assert_eq!(well, expected, "{weight:?}");
+        }
+    }
+
+    #[test]
+    fn the_text_explains_itself() {
+        let checks = Checks::default();
+        let lease = checks.register("leaderElection", Weight::Life);
+        lease.pass("");
+        let vcenter = checks.register("vcenter/east", Weight::Detail);
+        vcenter.fail("the password was refused");
+        let answer = |only, verbose| checks.answer(Question::Readyz, only, verbose);
+        assert_eq!(answer(None, false), Some((true, "ok".to_owned())));
+        let all = "[+]ping ok\n[+]leaderElection ok\n[!]vcenter/east failed: the password was refused\n\
+                   readyz check passed\n";
+        assert_eq!(answer(None, true), Some((true, all.to_owned())));
+        assert_eq!(answer(Some("leaderElection"), false), Some((true, "ok".to_owned())));
+        assert_eq!(answer(Some("nothing"), false), None);
+        lease.fail("not renewed");
+        let (well, text) = answer(None, false).unwrap();
+        assert!(!well && text.contains("[-]leaderElection failed: not renewed\n"), "{text}");
+        drop(lease);
+        assert!(answer(None, false).unwrap().0, "a check that is gone fails nothing");
+    }
+}

@@ -1,0 +1,500 @@
+//! Flags that programs share, as Kubernetes' own components spell and read them.
+//!
+//! A program flattens the groups it wants into its own clap type and reads it with [`read`], which adds what
+//! Go's flags have and clap does not: `_` for `-` in names, and a kind word about flags that are no more.
+//! Values are in Go's syntax: durations such as `1m30s`, switches such as `--leader-elect=false`.
+//!
+//! Flags that change nothing here are still taken, so that existing manifests work; their help says so.
+
+use std::{ffi::OsString, net::IpAddr, path::PathBuf, time::Duration};
+
+use clap::{
+    Arg, ArgMatches, Args, Command, Parser,
+    builder::NonEmptyStringValueParser,
+    error::{ContextKind, ContextValue, ErrorKind},
+    parser::ValueSource,
+};
+use kube::{
+    Client, Config,
+    config::{KubeConfigOptions, Kubeconfig},
+};
+
+pub use self::go::{InvalidDuration, OptionalPath, duration, optional_path, switch};
+use crate::{
+    lease::{InvalidTiming, Timing},
+    supervise::Chain,
+    telemetry::Format,
+};
+
+mod go;
+
+/// Which of several equal processes works: the others stand by.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Leader election")]
+pub struct LeaderElection {
+    /// Work only while holding the lease; without it several processes would work at once.
+    #[arg(long, default_value = "true", num_args = 0..=1, default_missing_value = "true",
+          require_equals = true, value_parser = switch, action = clap::ArgAction::Set)]
+    pub leader_elect: bool,
+    /// How long others wait after the last renewal they saw before they take over.
+    #[arg(long, default_value = "15s", value_parser = duration)]
+    pub leader_elect_lease_duration: Duration,
+    /// How long the leader tries to renew before it gives up and ends.
+    #[arg(long, default_value = "10s", value_parser = duration)]
+    pub leader_elect_renew_deadline: Duration,
+    /// How long everybody waits between two tries.
+    #[arg(long, default_value = "2s", value_parser = duration)]
+    pub leader_elect_retry_period: Duration,
+    /// The kind of object that is locked: only `leases`.
+    #[arg(long, default_value = "leases", value_parser = ["leases"])]
+    pub leader_elect_resource_lock: String,
+    /// The name of the lease.
+    #[arg(long, default_value = "cloud-controller-manager", value_parser = NonEmptyStringValueParser::new())]
+    pub leader_elect_resource_name: String,
+    /// The namespace of the lease.
+    #[arg(long, default_value = "kube-system", value_parser = NonEmptyStringValueParser::new())]
+    pub leader_elect_resource_namespace: String,
+}
+
+impl LeaderElection {
+    /// The three durations, if they fit together.
+    ///
+    /// # Errors
+    /// When two leaders would be possible, or none would last.
+    pub fn timing(&self) -> Result<Timing, InvalidTiming> {
+        Timing::new(
+            self.leader_elect_lease_duration,
+            self.leader_elect_renew_deadline,
+            self.leader_elect_retry_period,
+        )
+    }
+}
+
+/// Where health and metrics are served, and by whom a caller knows us.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Serving")]
+pub struct Serving {
+    /// The address to listen on.
+    #[arg(long, default_value = "0.0.0.0")]
+    pub bind_address: IpAddr,
+    /// The port of HTTPS; 0 serves nothing.
+    #[arg(long, default_value_t = 10258)]
+    pub secure_port: u16,
+    /// The certificate, with intermediates, as PEM; without it one is made at each start. Changes are noticed.
+    #[arg(long, default_value = "", hide_default_value = true, value_parser = optional_path)]
+    pub tls_cert_file: OptionalPath,
+    /// The key of the certificate, as PEM.
+    #[arg(long, default_value = "", hide_default_value = true, value_parser = optional_path)]
+    pub tls_private_key_file: OptionalPath,
+    /// The oldest TLS that is spoken: VersionTLS12 or VersionTLS13.
+    #[arg(long, default_value = "VersionTLS12", value_parser = ["VersionTLS12", "VersionTLS13"])]
+    pub tls_min_version: String,
+    /// Taken and not used: our cipher suites are rustls' own, all of which are sound.
+    #[arg(long, hide = true, value_delimiter = ',')]
+    pub tls_cipher_suites: Vec<String>,
+    /// Taken and not used: a certificate made at the start stays in memory.
+    #[arg(long, hide = true, default_value = "", hide_default_value = true, value_parser = optional_path)]
+    pub cert_dir: OptionalPath,
+    /// Taken and not used: only HTTP/1.1 is served.
+    #[arg(long, hide = true, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_parser = switch)]
+    pub disable_http2_serving: Option<bool>,
+    /// Taken and not used: only HTTP/1.1 is served.
+    #[arg(long, hide = true)]
+    pub http2_max_streams_per_connection: Option<u32>,
+    /// Taken and not used: there is no profiler.
+    #[arg(long, hide = true, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_parser = switch)]
+    pub profiling: Option<bool>,
+    /// Taken and not used: there is no profiler.
+    #[arg(long, hide = true, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_parser = switch)]
+    pub contention_profiling: Option<bool>,
+}
+
+/// Who asks for metrics.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Authentication")]
+pub struct Authentication {
+    /// The kubeconfig of the API that reviews tokens; by default the one that is used for everything.
+    #[arg(long, default_value = "", hide_default_value = true, value_parser = optional_path)]
+    pub authentication_kubeconfig: OptionalPath,
+    /// How long the answer of a token review holds.
+    #[arg(long, default_value = "10s", value_parser = duration)]
+    pub authentication_token_webhook_cache_ttl: Duration,
+    /// Taken and not used: nothing is looked up at the start.
+    #[arg(long, hide = true, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_parser = switch)]
+    pub authentication_skip_lookup: Option<bool>,
+    /// Taken and not used: nothing is looked up at the start.
+    #[arg(long, hide = true, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_parser = switch)]
+    pub authentication_tolerate_lookup_failure: Option<bool>,
+    /// Taken and not used: callers prove themselves by a token, not by a certificate.
+    #[arg(long, hide = true, default_value = "", hide_default_value = true, value_parser = optional_path)]
+    pub client_ca_file: OptionalPath,
+    /// Taken and not used: there is no proxy in front of us.
+    #[arg(long, hide = true, value_delimiter = ',')]
+    pub requestheader_allowed_names: Vec<String>,
+    /// Taken and not used: there is no proxy in front of us.
+    #[arg(long, hide = true, default_value = "", hide_default_value = true, value_parser = optional_path)]
+    pub requestheader_client_ca_file: OptionalPath,
+    /// Taken and not used: there is no proxy in front of us.
+    #[arg(long, hide = true, value_delimiter = ',')]
+    pub requestheader_extra_headers_prefix: Vec<String>,
+    /// Taken and not used: there is no proxy in front of us.
+    #[arg(long, hide = true, value_delimiter = ',')]
+    pub requestheader_group_headers: Vec<String>,
+    /// Taken and not used: there is no proxy in front of us.
+    #[arg(long, hide = true, value_delimiter = ',')]
+    pub requestheader_username_headers: Vec<String>,
+}
+
+/// Who may have metrics.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Authorization")]
+pub struct Authorization {
+    /// The kubeconfig of the API that is asked who may what; by default the one that is used for everything.
+    #[arg(long, default_value = "", hide_default_value = true, value_parser = optional_path)]
+    pub authorization_kubeconfig: OptionalPath,
+    /// Paths that everybody may have without a token; `/path/*` means all below it.
+    #[arg(long, default_value = "/healthz,/readyz,/livez", value_delimiter = ',')]
+    pub authorization_always_allow_paths: Vec<String>,
+    /// How long a permission holds.
+    #[arg(long, default_value = "10s", value_parser = duration)]
+    pub authorization_webhook_cache_authorized_ttl: Duration,
+    /// How long a refusal holds.
+    #[arg(long, default_value = "10s", value_parser = duration)]
+    pub authorization_webhook_cache_unauthorized_ttl: Duration,
+}
+
+/// The Kubernetes API that we work for.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Kubernetes")]
+pub struct Kubernetes {
+    /// A kubeconfig; without it and without --master the pod's own service account is used.
+    #[arg(long, default_value = "", hide_default_value = true, value_parser = optional_path)]
+    pub kubeconfig: OptionalPath,
+    /// The address of the API, instead of the kubeconfig's.
+    #[arg(long)]
+    pub master: Option<String>,
+    /// Taken and not used: we send few requests, and the API limits callers fairly by itself.
+    #[arg(long, hide = true)]
+    pub kube_api_qps: Option<f32>,
+    /// Taken and not used: we send few requests, and the API limits callers fairly by itself.
+    #[arg(long, hide = true)]
+    pub kube_api_burst: Option<i32>,
+    /// Taken and not used: JSON is spoken.
+    #[arg(long, hide = true)]
+    pub kube_api_content_type: Option<String>,
+}
+
+/// The API cannot be reached with these settings.
+#[derive(Debug, thiserror::Error)]
+pub enum InvalidKubernetes {
+    /// The kubeconfig cannot be used.
+    #[error("the kubeconfig {} cannot be used: {problem}", path.display())]
+    Kubeconfig {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// The address is none.
+    #[error("--master={0} is no address such as https://10.0.0.1:6443")]
+    Master(String),
+    /// There is no service account.
+    #[error(
+        "neither --kubeconfig nor --master is given, and this is no pod with a service account: {0}"
+    )]
+    NoPod(String),
+    /// The client cannot be made.
+    #[error("a client of the API cannot be made: {0}")]
+    Client(String),
+}
+
+impl Kubernetes {
+    /// A client by these settings; sends nothing yet.
+    ///
+    /// # Errors
+    /// When a file or the address cannot be used.
+    pub async fn client(&self) -> Result<Client, InvalidKubernetes> {
+        let mut config = match (&self.kubeconfig, &self.master) {
+            (Some(path), _) => config_from(path).await?,
+            (None, Some(master)) if !master.is_empty() => Config::new(uri(master)?),
+            (None, _) => Config::incluster()
+                .map_err(|error| InvalidKubernetes::NoPod(Chain(&error).to_string()))?,
+        };
+        if let Some(master) = self.master.as_deref().filter(|master| !master.is_empty()) {
+            config.cluster_url = uri(master)?;
+        }
+        Client::try_from(config)
+            .map_err(|error| InvalidKubernetes::Client(Chain(&error).to_string()))
+    }
+}
+
+/// A client by a kubeconfig of its own, or the one that is used for everything.
+pub(crate) async fn client_or(
+    kubeconfig: &OptionalPath,
+    client: &Client,
+) -> Result<Client, InvalidKubernetes> {
+    match kubeconfig {
+        None => Ok(client.clone()),
+        Some(path) => Client::try_from(config_from(path).await?)
+            .map_err(|error| InvalidKubernetes::Client(Chain(&error).to_string())),
+    }
+}
+
+async fn config_from(path: &PathBuf) -> Result<Config, InvalidKubernetes> {
+    let refuse = |error: &kube::config::KubeconfigError| InvalidKubernetes::Kubeconfig {
+        path: path.clone(),
+        problem: Chain(error).to_string(),
+    };
+    let kubeconfig = Kubeconfig::read_from(path).map_err(|error| refuse(&error))?;
+    Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+        .await
+        .map_err(|error| refuse(&error))
+}
+
+fn uri(master: &str) -> Result<hyper::http::Uri, InvalidKubernetes> {
+    let uri: Option<hyper::http::Uri> = master.parse().ok();
+    uri.filter(|uri| uri.scheme().is_some() && uri.host().is_some())
+        .ok_or_else(|| InvalidKubernetes::Master(master.to_owned()))
+}
+
+/// What is logged, and how.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Logs")]
+pub struct Logs {
+    /// How much is logged: up to 3 what changed, 4 and 5 why, from 6 on everything, from 8 on libraries too.
+    #[arg(short = 'v', long = "v", default_value_t = 0)]
+    pub verbosity: u8,
+    /// How a line looks: text or json.
+    #[arg(long, visible_alias = "logging-format", default_value = "text")]
+    pub log_format: Format,
+    /// Taken and not used: there is one level for all.
+    #[arg(long, hide = true)]
+    pub vmodule: Option<String>,
+    /// Taken and not used: lines are written at once.
+    #[arg(long, hide = true)]
+    pub log_flush_frequency: Option<String>,
+}
+
+/// A flag that a program had once: its name without dashes, and what to do instead.
+pub type Removed = (&'static str, &'static str);
+
+/// Why the command line was not taken, or an answer such as `--help` that ends the program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// What to write.
+    pub text: String,
+    /// Whether this is what was asked for: write it to stdout and succeed.
+    pub wanted: bool,
+}
+
+/// A command line that was read.
+#[derive(Clone, Debug)]
+pub struct Line<P> {
+    /// What it says.
+    pub flags: P,
+    /// Flags that were given and change nothing, for a warning in the log.
+    pub unused: Vec<String>,
+}
+
+/// Reads a command line (with the program's name first).
+///
+/// # Errors
+/// The text to show when it is refused, or asks for help or the version.
+pub fn read<P: Parser>(
+    arguments: impl IntoIterator<Item = OsString>,
+    removed: &[Removed],
+) -> Result<Line<P>, Answer> {
+    // As in Go, the last of several equal flags counts.
+    let mut command = P::command().args_override_self(true);
+    let line = command.try_get_matches_from_mut(normalized(arguments)).and_then(|matches| {
+        let unused = unused(&command, &matches);
+        Ok(Line { flags: P::from_arg_matches(&matches)?, unused })
+    });
+    line.map_err(|error| {
+        let wanted = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
+        let text = gone(&error, removed).unwrap_or_else(|| error.render().to_string());
+        Answer { text, wanted }
+    })
+}
+
+/// Flags without effect are those that the help does not show.
+fn unused(command: &Command, matches: &ArgMatches) -> Vec<String> {
+    let given = |argument: &&Arg| {
+        argument.is_hide_set()
+            && matches.value_source(argument.get_id().as_str()) == Some(ValueSource::CommandLine)
+    };
+    command
+        .get_arguments()
+        .filter(given)
+        .filter_map(|one| Some(format!("--{}", one.get_long()?)))
+        .collect()
+}
+
+/// What to say about an unknown flag that existed once.
+fn gone(error: &clap::Error, removed: &[Removed]) -> Option<String> {
+    if error.kind() != ErrorKind::UnknownArgument {
+        return None;
+    }
+    let Some(ContextValue::String(flag)) = error.get(ContextKind::InvalidArg) else { return None };
+    let name = flag.trim_start_matches('-').split('=').next()?;
+    let (name, instead) = removed.iter().find(|(known, _)| *known == name)?;
+    Some(format!("error: the flag --{name} was removed: {instead}\n"))
+}
+
+/// The same command line with `-` for `_` in the names of flags.
+fn normalized(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+    let mut only_values = false;
+    let rewrite = |argument: OsString| {
+        only_values |= argument == "--";
+        let Some(flag) = argument.to_str().filter(|text| text.starts_with("--") && !only_values)
+        else {
+            return argument;
+        };
+        match flag.split_once('=') {
+            Some((name, value)) => format!("{}={value}", name.replace('_', "-")).into(),
+            None => flag.replace('_', "-").into(),
+        }
+    };
+    arguments.into_iter().map(rewrite).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[derive(Parser, Debug)]
+    struct Program {
+        #[command(flatten)]
+        leader: LeaderElection,
+        #[command(flatten)]
+        serving: Serving,
+        #[command(flatten)]
+        authentication: Authentication,
+        #[command(flatten)]
+        authorization: Authorization,
+        #[command(flatten)]
+        kubernetes: Kubernetes,
+        #[command(flatten)]
+        logs: Logs,
+    }
+
+    const REMOVED: &[Removed] = &[("port", "use --secure-port")];
+
+    fn parsed(line: &str) -> Result<Program, String> {
+        let words = std::iter::once("program").chain(line.split_whitespace());
+        read(words.map(OsString::from), REMOVED)
+            .map(|line| line.flags)
+            .map_err(|answer| answer.text)
+    }
+
+    #[test]
+    fn the_definition_is_consistent() {
+        Program::command().debug_assert();
+    }
+
+    #[test]
+    fn defaults_are_those_of_upstream() {
+        let program = parsed("").unwrap();
+        assert!(program.leader.leader_elect);
+        assert_eq!(program.leader.timing().unwrap(), Timing::default());
+        assert_eq!(program.serving.secure_port, 10258);
+        assert_eq!(
+            program.authorization.authorization_always_allow_paths,
+            ["/healthz", "/readyz", "/livez"]
+        );
+        assert_eq!(
+            program.authentication.authentication_token_webhook_cache_ttl,
+            Duration::from_secs(10)
+        );
+        assert_eq!(program.logs.verbosity, 0);
+        assert!(program.kubernetes.kubeconfig.is_none());
+    }
+
+    #[test]
+    fn names_may_have_underscores_and_values_keep_theirs() {
+        let program =
+            parsed("--leader_elect=false --leader_elect_resource_name=a_b --secure_port 0")
+                .unwrap();
+        assert!(!program.leader.leader_elect);
+        assert_eq!(program.leader.leader_elect_resource_name, "a_b");
+        assert_eq!(program.serving.secure_port, 0);
+    }
+
+    #[test]
+    fn an_empty_path_is_none_and_the_last_of_equal_flags_counts() {
+        let program = parsed("--kubeconfig= --tls-cert-file= --v=2 --v=5").unwrap();
+        assert_eq!(program.kubernetes.kubeconfig, None);
+        assert_eq!(program.serving.tls_cert_file, None);
+        assert_eq!(program.logs.verbosity, 5);
+        let program = parsed("--kubeconfig /etc/k --cert_dir=/var/run").unwrap();
+        assert_eq!(program.kubernetes.kubeconfig, Some("/etc/k".into()));
+        assert_eq!(program.serving.cert_dir, Some("/var/run".into()));
+    }
+
+    #[test]
+    fn the_verbosity_is_read_in_all_ways_people_write_it() {
+        for line in ["-v 4", "-v=4", "-v4", "--v=4", "--v 4"] {
+            assert_eq!(parsed(line).unwrap().logs.verbosity, 4, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_switch_alone_is_true_and_does_not_eat_the_next_word() {
+        assert!(parsed("--leader-elect --v=2").unwrap().leader.leader_elect);
+        assert!(!parsed("--leader-elect=F").unwrap().leader.leader_elect);
+        assert!(parsed("--leader-elect=maybe").unwrap_err().contains("maybe"));
+    }
+
+    #[test]
+    fn an_unknown_flag_is_answered_with_the_nearest_one() {
+        let text = parsed("--leader-elect-lease-durations=15s").unwrap_err();
+        assert!(text.contains("--leader-elect-lease-duration"), "{text}");
+    }
+
+    #[test]
+    fn a_removed_flag_is_answered_with_what_to_do() {
+        let text = parsed("--port=0").unwrap_err();
+        assert_eq!(text, "error: the flag --port was removed: use --secure-port\n");
+    }
+
+    #[test]
+    fn durations_that_do_not_fit_together_are_refused() {
+        let program = parsed("--leader-elect-renew-deadline=20s").unwrap();
+        let error = program.leader.timing().unwrap_err();
+        assert!(error.to_string().contains("renew deadline"), "{error}");
+    }
+
+    #[test]
+    fn another_lock_than_a_lease_is_refused() {
+        assert!(parsed("--leader-elect-resource-lock=endpoints").unwrap_err().contains("leases"));
+    }
+
+    #[tokio::test]
+    async fn a_kubeconfig_that_is_not_there_is_named() {
+        let program = parsed("--kubeconfig=/nowhere/config").unwrap();
+        let error = program.kubernetes.client().await.err().unwrap();
+        assert!(error.to_string().contains("/nowhere/config"), "{error}");
+        let program = parsed("--master=10.0.0.1").unwrap();
+        let error = program.kubernetes.client().await.err().unwrap();
+        assert!(error.to_string().contains("--master=10.0.0.1 is no address"), "{error}");
+    }
+
+    #[test]
+    fn flags_that_change_nothing_are_taken_and_named() {
+        let words =
+            ["program", "--kube-api-qps=1000", "--profiling", "--v=2", "--client_ca_file=/ca"];
+        let line = read::<Program>(words.map(OsString::from), REMOVED).unwrap();
+        assert_eq!(line.unused, ["--profiling", "--client-ca-file", "--kube-api-qps"]);
+    }
+
+    #[test]
+    fn help_is_no_error() {
+        let answer =
+            read::<Program>(["program", "--help"].map(OsString::from), REMOVED).unwrap_err();
+        assert!(answer.wanted);
+        assert!(answer.text.contains("Leader election"), "{}", answer.text);
+        assert!(!answer.text.contains("kube-api-qps"), "what changes nothing is hidden");
+    }
+}

@@ -1,0 +1,218 @@
+//! Kubernetes Events in the shape of client-go: core/v1, one object per message, counted when repeated.
+//!
+//! Core events, not those of `events.k8s.io`, because existing roles allow only the former. Recording never
+//! waits and never fails: events that cannot be delivered are dropped with a line in the log.
+
+use std::{collections::HashMap, time::Duration};
+
+use jiff::Timestamp;
+use k8s_openapi::{
+    api::core::v1::{Event, EventSource, ObjectReference},
+    apimachinery::pkg::apis::meta::v1::Time,
+};
+use kube::{
+    Api, Client,
+    api::{ObjectMeta, Patch, PatchParams, PostParams},
+};
+use serde_json::json;
+use tokio::{
+    sync::mpsc,
+    time::{Instant, timeout},
+};
+use tracing::{debug, warn};
+
+use crate::supervise::{Chain, Shutdown};
+
+/// As client-go: repeats within this time are counted instead of written anew.
+const SAME_WITHIN: Duration = Duration::from_secs(600);
+/// Messages that are remembered for counting.
+const REMEMBERED: usize = 4096;
+/// Events that wait to be written.
+const WAITING: usize = 1000;
+const WRITE_WITHIN: Duration = Duration::from_secs(10);
+/// As the API: longer messages are refused.
+const LONGEST_MESSAGE: usize = 1024;
+
+/// Whether somebody should care.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// All is well.
+    Normal,
+    /// Something is not as it should be.
+    Warning,
+}
+
+/// What happened to which object, without the time: equal notes are counted.
+#[derive(Clone, Debug)]
+struct Note {
+    regarding: ObjectReference,
+    kind: Kind,
+    reason: String,
+    message: String,
+}
+
+/// Records events; clones record into the same stream.
+#[derive(Clone, Debug)]
+pub struct Recorder(mpsc::Sender<Note>);
+
+/// Writes what recorders recorded.
+pub struct Writer {
+    client: Client,
+    component: String,
+    host: String,
+    notes: mpsc::Receiver<Note>,
+    written: HashMap<String, Written>,
+}
+
+#[derive(Debug)]
+struct Written {
+    name: String,
+    count: i32,
+    at: Instant,
+}
+
+/// A recorder, and the task that writes for it. `component` and `host` say where events come from.
+#[must_use]
+pub fn recorder(client: Client, component: &str, host: &str) -> (Recorder, Writer) {
+    let (sender, notes) = mpsc::channel(WAITING);
+    let (component, host) = (component.to_owned(), host.to_owned());
+    (Recorder(sender), Writer { client, component, host, notes, written: HashMap::new() })
+}
+
+impl Recorder {
+    /// Records that something happened to the object.
+    pub fn record(&self, regarding: &ObjectReference, kind: Kind, reason: &str, message: &str) {
+        let note = Note {
+            regarding: regarding.clone(),
+            kind,
+            reason: reason.to_owned(),
+            message: shortened(message),
+        };
+        if self.0.try_send(note).is_err() {
+            warn!(reason, message, "event dropped: too many are waiting");
+        }
+    }
+}
+
+impl Writer {
+    /// Writes events until `shutdown`, and then those that are still waiting.
+    ///
+    /// # Errors
+    /// None: it returns only when asked to.
+    pub async fn run(mut self, shutdown: Shutdown) -> Result<(), std::convert::Infallible> {
+        while let Some(Some(note)) = shutdown.unless(self.notes.recv()).await {
+            self.write(note).await;
+        }
+        shutdown.requested().await;
+        self.notes.close();
+        while let Some(note) = self.notes.recv().await {
+            self.write(note).await;
+        }
+        Ok(())
+    }
+
+    async fn write(&mut self, note: Note) {
+        let reason = note.reason.clone();
+        match timeout(WRITE_WITHIN, self.send(note)).await {
+            Ok(Ok(())) => debug!(reason, "event recorded"),
+            Ok(Err(error)) => warn!(reason, error = %Chain(&error), "event dropped"),
+            Err(_) => warn!(reason, "event dropped: the API did not answer"),
+        }
+    }
+
+    async fn send(&mut self, note: Note) -> Result<(), kube::Error> {
+        let namespace = note.regarding.namespace.clone().unwrap_or_else(|| "default".to_owned());
+        let events: Api<Event> = Api::namespaced(self.client.clone(), &namespace);
+        let key = note.key();
+        let now = Time(Timestamp::now());
+        if let Some(written) =
+            self.written.get_mut(&key).filter(|one| one.at.elapsed() < SAME_WITHIN)
+        {
+            written.count += 1;
+            let patch = json!({"count": written.count, "lastTimestamp": now});
+            match events.patch(&written.name, &PatchParams::default(), &Patch::Merge(patch)).await {
+                // The API keeps events for an hour; one that is gone is written anew.
+                Err(kube::Error::Api(status)) if status.code == 404 => {}
+                patched => return patched.map(drop),
+            }
+        }
+        let event = self.event(note, &namespace, &now);
+        let name = event.metadata.name.clone().unwrap_or_default();
+        events.create(&PostParams::default(), &event).await?;
+        self.remember(key, name);
+        Ok(())
+    }
+
+    fn event(&self, note: Note, namespace: &str, now: &Time) -> Event {
+        // The object's name and the time in hexadecimal, as client-go names them.
+        let object = note.regarding.name.as_deref().unwrap_or("unknown");
+        let name = format!("{object}.{:x}", Timestamp::now().as_nanosecond());
+        Event {
+            metadata: ObjectMeta {
+                name: Some(name),
+                namespace: Some(namespace.to_owned()),
+                ..ObjectMeta::default()
+            },
+            involved_object: note.regarding,
+            type_: Some(format!("{:?}", note.kind)),
+            reason: Some(note.reason),
+            message: Some(note.message),
+            count: Some(1),
+            first_timestamp: Some(now.clone()),
+            last_timestamp: Some(now.clone()),
+            source: Some(EventSource {
+                component: Some(self.component.clone()),
+                host: Some(self.host.clone()),
+            }),
+            reporting_component: Some(self.component.clone()),
+            ..Event::default()
+        }
+    }
+
+    fn remember(&mut self, key: String, name: String) {
+        if self.written.len() >= REMEMBERED {
+            self.written.retain(|_, written| written.at.elapsed() < SAME_WITHIN);
+        }
+        if self.written.len() >= REMEMBERED {
+            // Forgetting costs an object more; growing without bound costs the process.
+            self.written.clear();
+        }
+        self.written.insert(key, Written { name, count: 1, at: Instant::now() });
+    }
+}
+
+impl Note {
+    fn key(&self) -> String {
+        let object = &self.regarding;
+        format!(
+            "{:?} {:?} {:?} {:?} {:?} {} {}",
+            object.kind,
+            object.namespace,
+            object.name,
+            object.uid,
+            self.kind,
+            self.reason,
+            self.message
+        )
+    }
+}
+
+fn shortened(message: &str) -> String {
+    if message.len() <= LONGEST_MESSAGE {
+        return message.to_owned();
+    }
+    let end = message.floor_char_boundary(LONGEST_MESSAGE - "…".len());
+    format!("{}…", &message[..end])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_message_is_cut_where_a_letter_ends() {
+        let short = shortened(&"ä".repeat(2000));
+        assert!(short.len() <= LONGEST_MESSAGE && short.ends_with("ä…"), "{}", short.len());
+        assert_eq!(shortened("as it is"), "as it is");
+    }
+}

@@ -1,0 +1,84 @@
+//! What every long-running program of the suite needs beside its own work.
+//!
+//! ```text
+//!   args          flags as Kubernetes' components have them; each program composes groups
+//!   telemetry     logs, with a level that changes while running
+//!   supervise     named tasks: the first that ends ends all; signals
+//!     ├─ lease    which of several processes works
+//!     ├─ admin    HTTPS: health, readiness, metrics, the level of logs; who may ask
+//!     ├─ reload   files and Secrets that change while running
+//!     └─ events   what `kubectl describe` shows
+//! ```
+//!
+//! Invariants:
+//! - **Fail-stop.** A task that ends takes the program with it; Kubernetes starts it again. Losing the lease
+//!   is such an end, and nothing of what ran under it gets time to finish.
+//! - **No state of its own.** No statics, no detached tasks; what a thing needs is given to it.
+//! - **Nothing here exits the process** or reads the environment; `main` decides.
+//!
+//! # A program
+//!
+//! ```no_run
+//! use clap::Parser;
+//! use daemon::{admin, args, lease, supervise::Supervisor, telemetry};
+//!
+//! #[derive(Parser)]
+//! struct Flags {
+//!     #[command(flatten)]
+//!     leader: args::LeaderElection,
+//!     #[command(flatten)]
+//!     serving: args::Serving,
+//!     #[command(flatten)]
+//!     authentication: args::Authentication,
+//!     #[command(flatten)]
+//!     authorization: args::Authorization,
+//!     #[command(flatten)]
+//!     kubernetes: args::Kubernetes,
+//!     #[command(flatten)]
+//!     logs: args::Logs,
+//! }
+//!
+//! async fn run(flags: Flags) -> Result<(), Box<dyn std::error::Error>> {
+//!     let verbosity = telemetry::install(flags.logs.log_format, flags.logs.verbosity)?;
+//!     let client = flags.kubernetes.client().await?;
+//!     let mut metrics = prometheus_client::registry::Registry::default();
+//!     let checks = admin::Checks::default();
+//!     let mut tasks = Supervisor::new();
+//!
+//!     let namespace = &flags.leader.leader_elect_resource_namespace;
+//!     let name = &flags.leader.leader_elect_resource_name;
+//!     let (me, timing) = (lease::identity()?, flags.leader.timing()?);
+//!     let elector = lease::Elector::new(client.clone(), namespace, name, me, timing);
+//!     elector.register(&mut metrics);
+//!     let (leadership, reported) = (elector.leadership(), elector.leadership());
+//!     let check = checks.register("leaderElection", admin::Weight::Life);
+//!     tasks.spawn_foundation("lease", |shutdown| elector.run(shutdown));
+//!     tasks.spawn("lease-check", |shutdown| lease::report(reported, check, shutdown));
+//!
+//!     let access = admin::Access::new(&client, &flags.authentication, &flags.authorization).await?;
+//!     let contents = admin::Contents { checks, metrics, verbosity, access };
+//!     if let Some(server) = admin::Admin::bind(&flags.serving, contents).await? {
+//!         tasks.spawn_foundation("admin", |shutdown| server.run(shutdown));
+//!     }
+//!
+//!     tasks.spawn("nodes", |shutdown| async move {
+//!         if shutdown.unless(leadership.acquired()).await.is_some() {
+//!             // This process leads: the work goes here, and ends when it is asked to.
+//!             shutdown.requested().await;
+//!         }
+//!         Ok::<_, std::io::Error>(())
+//!     });
+//!     Ok(tasks.run(std::time::Duration::from_secs(20)).await?)
+//! }
+//! ```
+//!
+//! Deliberately absent: knowledge of vSphere, profiling, client certificates (callers of the admin server prove
+//! themselves by a token).
+
+pub mod admin;
+pub mod args;
+pub mod events;
+pub mod lease;
+pub mod reload;
+pub mod supervise;
+pub mod telemetry;

@@ -1,0 +1,214 @@
+//! Logs: one line per event on stderr, as text or as JSON, with a level that can change while running.
+//!
+//! Levels are Kubernetes' numbers (`--v`): up to 3 says what changed, 4 and 5 why, from 6 on everything of
+//! ours. Libraries below us speak up from 8 on; before that only their warnings are shown, because their
+//! chatter hides ours.
+
+use std::{
+    io,
+    str::FromStr,
+    sync::{
+        Arc,
+        atomic::{AtomicU8, Ordering},
+    },
+};
+
+use tracing::{Subscriber, level_filters::LevelFilter};
+use tracing_subscriber::{
+    Layer, Registry, filter::Targets, fmt::MakeWriter, layer::SubscriberExt, reload,
+};
+
+/// Libraries whose own events are shown from this verbosity on.
+const LIBRARIES_FROM: u8 = 8;
+const LIBRARIES: &[&str] = &[
+    "h2",
+    "hyper",
+    "hyper_util",
+    "kube",
+    "kube_client",
+    "kube_runtime",
+    "rustls",
+    "tonic",
+    "tower",
+];
+
+/// How a line looks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Format {
+    /// For people.
+    #[default]
+    Text,
+    /// One JSON object per line, for machines.
+    Json,
+}
+
+/// A text that names no format.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no log format: use text or json")]
+pub struct InvalidFormat(String);
+
+impl FromStr for Format {
+    type Err = InvalidFormat;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "text" => Ok(Self::Text),
+            "json" => Ok(Self::Json),
+            other => Err(InvalidFormat(other.to_owned())),
+        }
+    }
+}
+
+/// The verbosity of the running program; clones change the same one.
+#[derive(Clone, Debug)]
+pub struct Verbosity {
+    now: Arc<AtomicU8>,
+    filter: reload::Handle<Targets, Registry>,
+}
+
+/// Logging cannot be set up or changed.
+#[derive(Debug, thiserror::Error)]
+pub enum TelemetryError {
+    /// Somebody set up logging before.
+    #[error("logging is set up already")]
+    Twice(#[source] tracing::subscriber::SetGlobalDefaultError),
+    /// The log this handle belongs to is gone.
+    #[error("the level of logs cannot be changed")]
+    Gone(#[source] reload::Error),
+}
+
+impl Verbosity {
+    /// The number in force.
+    #[must_use]
+    pub fn get(&self) -> u8 {
+        self.now.load(Ordering::Relaxed)
+    }
+
+    /// Changes it, for all threads.
+    ///
+    /// # Errors
+    /// When the log it belongs to is gone.
+    pub fn set(&self, verbosity: u8) -> Result<(), TelemetryError> {
+        self.filter.reload(targets(verbosity)).map_err(TelemetryError::Gone)?;
+        self.now.store(verbosity, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+/// Writes the logs of this program to stderr from now on.
+///
+/// # Errors
+/// When logging was set up before.
+pub fn install(format: Format, verbosity: u8) -> Result<Verbosity, TelemetryError> {
+    let (subscriber, handle) = subscriber(format, verbosity, io::stderr);
+    tracing::subscriber::set_global_default(subscriber).map_err(TelemetryError::Twice)?;
+    Ok(handle)
+}
+
+/// A log that is written elsewhere, and the handle that changes its level.
+pub fn subscriber<W>(
+    format: Format,
+    verbosity: u8,
+    writer: W,
+) -> (impl Subscriber + Send + Sync, Verbosity)
+where
+    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+{
+    let (filter, handle) = reload::Layer::new(targets(verbosity));
+    let lines = tracing_subscriber::fmt::layer().with_writer(writer);
+    let lines = match format {
+        Format::Text => lines.boxed(),
+        Format::Json => lines.json().flatten_event(true).boxed(),
+    };
+    let subscriber = Registry::default().with(filter).with(lines);
+    (subscriber, Verbosity { now: Arc::new(AtomicU8::new(verbosity)), filter: handle })
+}
+
+fn targets(verbosity: u8) -> Targets {
+    let ours = match verbosity {
+        0..=3 => LevelFilter::INFO,
+        4..=5 => LevelFilter::DEBUG,
+        _ => LevelFilter::TRACE,
+    };
+    let theirs = if verbosity < LIBRARIES_FROM { LevelFilter::WARN } else { LevelFilter::TRACE };
+    Targets::new()
+        .with_default(ours)
+        .with_targets(LIBRARIES.iter().map(|library| (*library, theirs)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use tracing::{debug, info, subscriber::with_default};
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl Lines {
+        fn taken(&self) -> String {
+            String::from_utf8(std::mem::take(&mut *self.0.lock().unwrap())).unwrap()
+        }
+    }
+
+    fn log(format: Format) -> (Lines, impl Subscriber + Send + Sync, Verbosity) {
+        let lines = Lines::default();
+        let writer = lines.clone();
+        let (subscriber, verbosity) = subscriber(format, 0, move || writer.clone());
+        (lines, subscriber, verbosity)
+    }
+
+    #[test]
+    fn a_line_of_json_has_the_fields_of_the_event() {
+        let (lines, subscriber, _verbosity) = log(Format::Json);
+        with_default(subscriber, || info!(node = "node-1", "address changed"));
+        let line: serde_json::Value = serde_json::from_str(&lines.taken()).unwrap();
+        assert_eq!(line["message"], "address changed");
+        assert_eq!(line["node"], "node-1");
+        assert_eq!(line["level"], "INFO");
+        assert!(line["timestamp"].as_str().unwrap().ends_with('Z'), "{line}");
+    }
+
+    #[test]
+    fn the_level_changes_while_running() {
+        let (lines, subscriber, verbosity) = log(Format::Text);
+        with_default(subscriber, || {
+            debug!("hidden");
+            assert_eq!(lines.taken(), "");
+            verbosity.set(4).unwrap();
+            debug!("shown");
+            assert!(lines.taken().contains("shown"));
+            verbosity.set(2).unwrap();
+            debug!("hidden again");
+            assert_eq!(lines.taken(), "");
+        });
+        assert_eq!(verbosity.get(), 2);
+    }
+
+    #[test]
+    fn libraries_are_quiet_until_asked() {
+        let (lines, subscriber, verbosity) = log(Format::Text);
+        with_default(subscriber, || {
+            verbosity.set(7).unwrap();
+            debug!(target: "hyper::proto", "bytes");
+            info!(target: "kube_client::client", "a request");
+            assert_eq!(lines.taken(), "");
+            verbosity.set(8).unwrap();
+            debug!(target: "hyper::proto", "bytes");
+            assert!(lines.taken().contains("bytes"));
+        });
+    }
+}
