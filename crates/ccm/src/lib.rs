@@ -1,9 +1,13 @@
 //! The vSphere cloud controller manager: what a Node should look like, and when it may go.
 //!
-//! Every controller is `observe → plan → apply → report`. This is the middle: functions from what
-//! Kubernetes and vCenter say to what must change. They take and return values, and time is one of them.
+//! Every controller is `observe → plan → apply → report`. The middle is functions from what Kubernetes and
+//! vCenter say to what must change: they take and return values, and time is one of them. Around it,
+//! [`site`] follows each vCenter and the controller watches Nodes and writes; [`run`](run()) is both.
 //!
 //! ```text
+//!   run ─┬─► site, one per vCenter ─► snapshot ─┐
+//!        └─► controller ◄── Nodes ──────────────┴─► plans ─► patches, events
+//!
 //!   Node ─► discovery ─► VM ─┬─► addresses, zones, instance_type ─► node   patches, condition, events
 //!     provider_id, identity  └─► lifecycle                                 taints, deletion with its proof
 //! ```
@@ -13,15 +17,23 @@
 //! - a Node with a provider id of somebody else is changed or deleted;
 //! - a Node is deleted because somebody did not answer, or may not see.
 //!
-//! Deliberately absent: clients, clocks and tasks. Who observes and applies keeps the
-//! [`History`](lifecycle::History) and the order: addresses first, then the taint.
+//! Deliberately absent, so far: reading how a VM was removed from vCenter's tasks. A Node is deleted only where
+//! [`delete_untold`](lifecycle::Settings::delete_untold) allows it without; by default none is.
 
 pub mod addresses;
+mod controller;
 pub mod discovery;
 pub mod identity;
 pub mod instance_type;
 pub mod lifecycle;
 pub mod node;
 pub mod provider_id;
+mod run;
+pub mod site;
 mod taints;
 pub mod zones;
+
+pub use self::{
+    controller::Apply,
+    run::{Options, RunError, run},
+};

@@ -1,0 +1,271 @@
+//! What is known of a vCenter at one moment, and how far it can be trusted.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+};
+
+use cloud_config::VCenter;
+use jiff::{SignedDuration, Timestamp};
+use vsphere::{
+    connection::Connection,
+    inventory::{Entity, Mirror, Nic, Vm},
+    reference::Ref,
+    tags::TagMap,
+    types::{GuestNicInfo, ManagedEntity, VirtualMachine},
+    watch::Change,
+};
+
+use crate::{
+    addresses::metadata::Metadata,
+    discovery::{self, Answer, Silence},
+    node::Place,
+    zones::{self, Categories, Ways, Zones},
+};
+
+/// A vCenter at one moment. Cheap to clone as long as nobody changes the clone.
+#[derive(Debug, Clone)]
+pub struct Snapshot {
+    /// Its name in the configuration.
+    pub name: String,
+    /// The id of its instance, if it is known.
+    pub instance: Option<String>,
+    /// How to ask it more.
+    pub connection: Option<Connection>,
+    /// Its inventory, as far as it was told.
+    pub mirror: Option<Arc<Mirror>>,
+    /// What tags say.
+    pub tags: Tags,
+    /// Guests that somebody wants to know of.
+    pub guests: Arc<HashMap<Ref<VirtualMachine>, Guest>>,
+    /// Where VMs are looked for; everywhere if empty.
+    datacenters: Vec<String>,
+    /// Why the watch has not caught up.
+    behind: Option<Silence>,
+    /// Why the last question was not answered.
+    unanswered: Option<Silence>,
+    answered: Timestamp,
+    /// When the watch last caught up.
+    caught_up: Timestamp,
+}
+
+/// What tags say, and why they may not say it.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Tags {
+    /// The tags, when they were last read.
+    pub map: Option<Arc<TagMap>>,
+    /// Why they could not be read since.
+    pub problem: Option<String>,
+    /// Whether it was tried at all.
+    pub tried: bool,
+}
+
+/// What is known of a guest beside what the inventory has.
+#[derive(Debug, Clone, Default)]
+pub struct Guest {
+    /// Its interfaces, joined with the VM's cards.
+    pub nics: Vec<Nic>,
+    /// What cloud-init started from.
+    pub metadata: Option<String>,
+    /// How that is encoded.
+    pub encoding: Option<String>,
+    /// What the guest reported when they were.
+    pub(super) report: Vec<GuestNicInfo>,
+    /// Since when it reports that.
+    pub(super) since: Timestamp,
+}
+
+impl Guest {
+    /// What cloud-init started from.
+    pub fn metadata(&self) -> Option<Metadata<'_>> {
+        let text = self.metadata.as_deref()?;
+        Some(Metadata { text, encoding: self.encoding.as_deref() })
+    }
+
+    /// Whether the guest has told the same for so long.
+    pub fn is_steady(&self, long: SignedDuration, now: Timestamp) -> bool {
+        now.duration_since(self.since) >= long
+    }
+}
+
+impl Snapshot {
+    pub(super) fn silent(vcenter: &VCenter, why: &str, now: Timestamp) -> Self {
+        let name = vcenter.name.clone();
+        let silence = Silence { vcenter: name.clone(), since: now, why: why.to_owned() };
+        Self {
+            name,
+            instance: None,
+            connection: None,
+            mirror: None,
+            tags: Tags::default(),
+            guests: Arc::default(),
+            datacenters: vcenter.datacenters.clone(),
+            behind: Some(silence),
+            unanswered: None,
+            answered: now,
+            caught_up: now,
+        }
+    }
+
+    /// Whether everything was answered.
+    pub fn answer(&self) -> Answer {
+        if let Some(silence) = self.behind.as_ref().or(self.unanswered.as_ref()) {
+            return Answer::Silent(silence.clone());
+        }
+        let silent = |why: String| {
+            Answer::Silent(Silence { vcenter: self.name.clone(), since: self.caught_up, why })
+        };
+        if !self.tags.tried {
+            return silent("its tags have not been read yet".to_owned());
+        }
+        let missing = self.datacenters.iter().find(|wanted| self.meant(wanted).is_empty());
+        match missing {
+            Some(wanted) => silent(format!(
+                "it does not show the datacenter {wanted:?}; correct datacenters in the configuration, or \
+                 give the user System.Read there"
+            )),
+            None => Answer::Complete(self.answered),
+        }
+    }
+
+    /// The vCenter as a census counts it.
+    pub(crate) fn counted(&self) -> discovery::VCenter<'_> {
+        let wanted: Vec<_> = self.datacenters.iter().flat_map(|name| self.meant(name)).collect();
+        let mirror = self.mirror.as_deref();
+        let is_in = |vm: &&Vm| {
+            self.datacenters.is_empty() || self.folders(vm).iter().any(|at| wanted.contains(at))
+        };
+        discovery::VCenter {
+            name: &self.name,
+            instance: self.instance.as_deref(),
+            answer: self.answer(),
+            vms: mirror.into_iter().flat_map(Mirror::vms).filter(is_in).collect(),
+        }
+    }
+
+    /// Zone and region of a VM.
+    pub(crate) fn zones(&self, vm: &Vm, categories: &Categories) -> Zones {
+        let host = self.hosts(vm);
+        let pool = vm.pool.as_ref().map(|pool| self.way(&pool.upcast())).unwrap_or_default();
+        let folder = self.folders(vm);
+        let own = vm.reference.upcast();
+        let ways = Ways { vm: Some(&own), host: &host, pool: &pool, folder: &folder };
+        let map = self.tags.map.as_deref();
+        let on = |object: &Ref<ManagedEntity>, category: &str| {
+            map.map_or(&[][..], |map| map.on(object, category))
+        };
+        let mut zones = zones::find(ways, categories, on);
+        if let (Some(problem), false) = (&self.tags.problem, zones.problems.is_empty()) {
+            zones.problems = vec![problem.clone()];
+        }
+        zones
+    }
+
+    /// What a VM runs on.
+    pub(crate) fn place(&self, vm: &Vm) -> Place {
+        let mut place = Place::default();
+        let Some(mirror) = self.mirror.as_deref() else { return place };
+        for entity in self.hosts(vm).iter().filter_map(|at| mirror.get(at)) {
+            match entity {
+                Entity::Host(host) => place.host = Some(host.name.clone()),
+                Entity::Cluster(cluster) if cluster.is_cluster() => {
+                    place.cluster = Some(cluster.name.clone());
+                }
+                Entity::Datacenter(one) => place.datacenter = Some(one.name.clone()),
+                _ => {}
+            }
+        }
+        place
+    }
+
+    fn hosts(&self, vm: &Vm) -> Vec<Ref<ManagedEntity>> {
+        let mirror = self.mirror.as_deref();
+        mirror.and_then(|mirror| mirror.ancestors(&vm.reference)).unwrap_or_default()
+    }
+
+    fn folders(&self, vm: &Vm) -> Vec<Ref<ManagedEntity>> {
+        match &vm.parent {
+            Some(folder) => self.way(folder),
+            // In a vApp, which is among the hosts.
+            None => self.hosts(vm),
+        }
+    }
+
+    /// An object and what it is in, nearest first.
+    fn way(&self, start: &Ref<ManagedEntity>) -> Vec<Ref<ManagedEntity>> {
+        let mirror = self.mirror.as_deref();
+        let above = mirror.and_then(|mirror| mirror.ancestors(start)).unwrap_or_default();
+        std::iter::once(start.clone()).chain(above).collect()
+    }
+
+    /// The datacenters that the configuration means: by reference, inventory path or name, which several may
+    /// have.
+    fn meant(&self, wanted: &str) -> Vec<Ref<ManagedEntity>> {
+        let Some(mirror) = self.mirror.as_deref() else { return Vec::new() };
+        let meant = mirror.entities().filter_map(|entity| {
+            let Entity::Datacenter(one) = entity else { return None };
+            let is_it = one.reference.value() == wanted
+                || one.name == wanted
+                || mirror.path(&one.reference).is_some_and(|path| {
+                    path.trim_start_matches('/') == wanted.trim_start_matches('/')
+                });
+            is_it.then(|| one.reference.upcast())
+        });
+        meant.collect()
+    }
+
+    pub(super) fn take(&mut self, change: Change<Entity>, now: Timestamp) {
+        if matches!(change, Change::Synced) {
+            (self.behind, self.unanswered) = (None, None);
+            (self.answered, self.caught_up) = (now, now);
+        }
+        if let Some(mirror) = &mut self.mirror {
+            Arc::make_mut(mirror).apply(change);
+        }
+    }
+
+    pub(super) fn fall_silent(&mut self, why: &str, now: Timestamp) {
+        let since = self.behind.as_ref().map_or(now, |silence| silence.since);
+        self.behind = Some(Silence { vcenter: self.name.clone(), since, why: why.to_owned() });
+    }
+
+    /// Whether a question was answered, or why not.
+    pub(super) fn asked(&mut self, why: Option<&str>, now: Timestamp) {
+        let since = self.unanswered.as_ref().map_or(now, |silence| silence.since);
+        self.unanswered =
+            why.map(|why| Silence { vcenter: self.name.clone(), since, why: why.to_owned() });
+        if why.is_none() && self.behind.is_none() {
+            self.answered = now;
+        }
+    }
+
+    /// The VMs among these whose guest says something else than when it was last looked at.
+    pub(super) fn stale(&self, wanted: &BTreeSet<Ref<VirtualMachine>>) -> Vec<Ref<VirtualMachine>> {
+        let Some(mirror) = self.mirror.as_deref() else { return Vec::new() };
+        let known = |vm: &Vm| {
+            let guest = self.guests.get(&vm.reference);
+            guest.is_some_and(|guest| guest.report == vm.nics)
+        };
+        let wanted = wanted.iter().filter_map(|reference| mirror.vm(reference));
+        wanted.filter(|vm| !known(vm)).map(|vm| vm.reference.clone()).collect()
+    }
+
+    /// Keeps what was read of some guests, and forgets those that nobody wants.
+    pub(super) fn know(
+        &mut self,
+        wanted: &BTreeSet<Ref<VirtualMachine>>,
+        read: HashMap<Ref<VirtualMachine>, Guest>,
+        now: Timestamp,
+    ) {
+        let Some(mirror) = self.mirror.as_deref() else { return };
+        let guests = Arc::make_mut(&mut self.guests);
+        guests.retain(|reference, _| wanted.contains(reference));
+        for (reference, guest) in read {
+            let Some(vm) = mirror.vm(&reference) else { continue };
+            let before = guests.get(&vm.reference).filter(|guest| guest.report == vm.nics);
+            let since = before.map_or(now, |guest| guest.since);
+            let fresh = Guest { report: vm.nics.clone(), since, ..guest };
+            guests.insert(reference, fresh);
+        }
+    }
+}
