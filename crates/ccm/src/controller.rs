@@ -224,8 +224,9 @@ impl Controller {
         let nodes: Vec<&Node> = self.nodes.values().collect();
         let findings: Vec<Finding<'_>> =
             nodes.iter().map(|node| observation.census.find(&Wanted::of(node))).collect();
-        let asked = findings.iter().map(|finding| evidence::gather(&snapshots, finding));
-        let asked: Vec<_> = asked.collect();
+        let asked = nodes.iter().zip(&findings);
+        let asked: Vec<_> =
+            asked.map(|(node, finding)| evidence::gather(&snapshots, node, finding)).collect();
         let evidence: Vec<_> = stream::iter(asked).buffered(AT_ONCE).collect().await;
         let subjects: Vec<Subject<'_>> = (nodes.iter().zip(&findings).zip(evidence))
             .map(|((node, finding), evidence)| Subject { node, finding, evidence })

@@ -191,7 +191,7 @@ fn is_foreign(node: &Node) -> bool {
 }
 
 /// Whether the kubelet says so. No word is not a yes.
-fn is_ready(node: &Node) -> bool {
+pub(crate) fn is_ready(node: &Node) -> bool {
     let status = node.status.as_ref();
     let conditions = status.and_then(|status| status.conditions.as_deref()).unwrap_or_default();
     conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")

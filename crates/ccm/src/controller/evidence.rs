@@ -2,20 +2,29 @@
 
 use std::{sync::Arc, time::Duration};
 
+use k8s_openapi::api::core::v1::Node;
 use tokio::time::timeout;
 use vsphere::{connection::Connection, reference::Ref, types};
 
 use crate::{
     discovery::Finding,
     identity::Identity,
-    lifecycle::{Evidence, Reference, Removal},
+    lifecycle::{Evidence, Reference, Removal, is_ready},
     site::Snapshot,
 };
 
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
-/// What the vCenter of the recorded VM says of it. Without an answer there is no evidence.
-pub(super) async fn gather(snapshots: &[Arc<Snapshot>], finding: &Finding<'_>) -> Evidence {
+/// What the vCenter of the recorded VM says of it. Without an answer there is no evidence, and for a Node that is
+/// ready nobody asks: it stays in any case.
+pub(super) async fn gather(
+    snapshots: &[Arc<Snapshot>],
+    node: &Node,
+    finding: &Finding<'_>,
+) -> Evidence {
+    if is_ready(node) {
+        return Evidence::default();
+    }
     let Finding::Absent(absence) = finding else { return Evidence::default() };
     let Some(identity) = &absence.identity else { return Evidence::default() };
     let its = |snapshot: &&Arc<Snapshot>| {
