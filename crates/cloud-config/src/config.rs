@@ -158,11 +158,6 @@ impl Subnet {
         let address = address.to_canonical();
         address.is_ipv4() == self.base.is_ipv4() && mask(address, self.prefix) == self.base
     }
-
-    /// Its family.
-    pub fn family(&self) -> IpFamily {
-        IpFamily::of(self.base)
-    }
 }
 
 fn mask(address: IpAddr, prefix: u8) -> IpAddr {

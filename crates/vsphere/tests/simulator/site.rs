@@ -89,9 +89,8 @@ pub(crate) async fn wait_for(what: &str, mut holds: impl AsyncFnMut() -> bool) {
 /// How often SOAP methods were called, by name.
 pub(crate) async fn calls(vcenter: &VCenter) -> BTreeMap<String, u64> {
     let state = vcenter.control().state_as_json().await.unwrap();
-    let listed = state["calls"]["calls"].as_array().or_else(|| state["calls"].as_array()).unwrap();
     let mut calls = BTreeMap::new();
-    for call in listed {
+    for call in state["calls"]["calls"].as_array().unwrap() {
         let name = call["method"].as_str().unwrap().to_owned();
         *calls.entry(name).or_default() += call["count"].as_u64().unwrap();
     }
