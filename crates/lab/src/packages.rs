@@ -19,6 +19,7 @@ const PACKAGES: &[Package] = &[
     Package { name: "e2fsprogs", file: "/usr/sbin/mkfs.ext4" },
     Package { name: "iproute2", file: "/usr/bin/ip" },
     Package { name: "nftables", file: "/usr/sbin/nft" },
+    Package { name: "openssl", file: "/usr/bin/openssl" },
     Package { name: "procps", file: "/usr/sbin/sysctl" },
     Package { name: "runc", file: "/usr/sbin/runc" },
     Package { name: "util-linux", file: "/usr/bin/nsenter" },
