@@ -200,8 +200,10 @@ impl Wire {
         method: &'static str,
         sending: impl Future<Output = Result<Reply, Cause>>,
     ) -> Result<Reply, Cause> {
-        let Ok(_permit) = tokio::time::timeout(self.timeout, self.slots.acquire()).await else {
-            return Err(Cause::Timeout(self.timeout));
+        // Calls that hang free their slots when their own time is over; who waits for one must outlast that.
+        let patience = self.timeout * 2;
+        let Ok(_permit) = tokio::time::timeout(patience, self.slots.acquire()).await else {
+            return Err(Cause::Timeout(patience));
         };
         let started = Instant::now();
         let reply = sending.await;
