@@ -13,6 +13,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("daemon", &[]),
     ("lab", &[]),
     ("vsphere", &[]),
+    ("vsphere-drivers", &["ccm"]),
     ("xtask", &["lab"]),
 ];
 

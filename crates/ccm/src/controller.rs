@@ -16,12 +16,12 @@ use std::{
     time::Duration,
 };
 
-use daemon::{events::Recorder, supervise::Shutdown};
+use daemon::supervise::Shutdown;
 use futures::{StreamExt, future::select_all, stream};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Node;
 use kube::{
-    Api, Client,
+    Api,
     runtime::{
         WatchStreamExt,
         watcher::{self, Event, watcher},
@@ -31,8 +31,10 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 use tracing::warn;
 
 pub use self::apply::Apply;
-use self::apply::{Hand, Kept};
+pub(crate) use self::apply::Hand;
+use self::apply::Kept;
 use crate::{
+    args::Controllers,
     discovery::{Census, Finding, Wanted},
     lifecycle::{self, Decision, History, Subject},
     node::{self, NodeChange, Observed},
@@ -46,17 +48,17 @@ const AT_ONCE: usize = 16;
 const TOGETHER: Duration = Duration::from_millis(100);
 /// How soon a Node that could not be written is tried again.
 const AGAIN_AFTER: Duration = Duration::from_secs(5);
-/// How often lifecycle is looked at, as by other cloud providers.
-const LIFECYCLE_EVERY: Duration = Duration::from_secs(5);
 
 /// What the controller needs to know.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(crate) struct Settings {
     pub(crate) node: node::Settings,
     pub(crate) lifecycle: lifecycle::Settings,
     pub(crate) categories: Categories,
     /// How long a guest must tell the same before it is believed against what a Node has.
     pub(crate) steady_after: SignedDuration,
+    pub(crate) controllers: Controllers,
+    pub(crate) lifecycle_every: Duration,
 }
 
 /// The controller of Nodes.
@@ -84,15 +86,9 @@ struct Observation<'a> {
 }
 
 impl Controller {
-    pub(crate) fn new(
-        client: Client,
-        views: Vec<View>,
-        settings: Settings,
-        apply: Apply,
-        recorder: Recorder,
-    ) -> Self {
+    pub(crate) fn new(hand: Hand, views: Vec<View>, settings: Settings) -> Self {
         Self {
-            hand: Hand::new(client, apply, recorder),
+            hand,
             views,
             settings,
             nodes: HashMap::new(),
@@ -108,7 +104,7 @@ impl Controller {
     pub(crate) async fn run(mut self, shutdown: &Shutdown) {
         let api: Api<Node> = self.hand.nodes().clone();
         let mut events = pin!(watcher(api, watcher::Config::default()).default_backoff());
-        let mut clock = interval(LIFECYCLE_EVERY);
+        let mut clock = interval(self.settings.lifecycle_every);
         clock.set_missed_tick_behavior(MissedTickBehavior::Delay);
         while !shutdown.is_requested() {
             let mut due = false;
@@ -129,14 +125,19 @@ impl Controller {
                 continue;
             }
             let work = async {
-                Box::pin(self.keep()).await;
-                if due {
+                if self.settings.controllers.nodes {
+                    Box::pin(self.keep()).await;
+                }
+                if due && self.settings.controllers.lifecycle {
                     Box::pin(self.live()).await;
                 }
             };
             // Each request is whole or not made: a round may end between any two.
             if shutdown.unless(work).await.is_none() {
                 return;
+            }
+            if due {
+                self.hand.metrics().count_nodes(self.nodes.values().map(node::standing));
             }
         }
     }

@@ -21,11 +21,16 @@
 //! [`delete_untold`](lifecycle::Settings::delete_untold) allows it without; by default none is.
 
 pub mod addresses;
+pub mod args;
+pub mod command;
 mod controller;
+pub mod credentials;
 pub mod discovery;
+mod health;
 pub mod identity;
 pub mod instance_type;
 pub mod lifecycle;
+pub mod metrics;
 pub mod node;
 pub mod provider_id;
 mod run;

@@ -100,6 +100,17 @@ impl Default for Settings {
 }
 
 impl Decision {
+    /// The decision in one word.
+    pub(crate) fn word(&self) -> &'static str {
+        match self {
+            Self::Keep => "keep",
+            Self::TaintShutdown(_) => "taint",
+            Self::Untaint(_) => "untaint",
+            Self::Delete(_) => "delete",
+            Self::Refuse(_) => "refuse",
+        }
+    }
+
     /// What to tell the user, when the decision is another than the last time.
     pub fn event(&self, node: &str) -> Option<Event> {
         match self {

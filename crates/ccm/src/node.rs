@@ -29,6 +29,9 @@ use crate::{
     zones,
 };
 
+/// After this time a Node that waits to be initialised says what it waits for: its user is watching.
+const SOON: SignedDuration = SignedDuration::from_secs(10);
+
 /// How Nodes are kept.
 #[derive(Debug, Clone, Default)]
 pub struct Settings {
@@ -138,7 +141,9 @@ pub fn plan(
         Finding::NotOurs => return NodeChange::default(),
         Finding::Found(machine, _) => machine,
         other => {
-            let verdict = condition::of_finding(other, settings.patience, now);
+            let waits = taints::has(node, UNINITIALIZED);
+            let patience = if waits { settings.patience.min(SOON) } else { settings.patience };
+            let verdict = condition::of_finding(other, patience, now);
             let summary = Summary { condition: verdict, ..Summary::default() };
             return written(node, summary, now);
         }
@@ -186,6 +191,12 @@ fn addresses_of(
             .map(|addresses| Selection { addresses, ..selected })
             .map_err(|error| condition::of_node_ip(&error)),
     }
+}
+
+/// The reason of the condition that a Node has, for counting.
+pub(crate) fn standing(node: &Node) -> String {
+    let reason = condition::existing(node).and_then(|condition| condition.reason.clone());
+    reason.unwrap_or_else(|| "None".to_owned())
 }
 
 /// The addresses that the Node has.

@@ -1,20 +1,20 @@
 //! The cloud controller manager as one call: a site per vCenter, the controller of Nodes, and their end.
 
-use std::collections::HashMap;
+use std::{collections::BTreeMap, time::Duration};
 
-use cloud_config::{Config, CredentialSource, Login};
-use daemon::{events::recorder, supervise::Shutdown};
+use cloud_config::Config;
+use daemon::{admin::Checks, events::recorder, supervise::Shutdown};
 use jiff::SignedDuration;
 use kube::Client;
-use tokio::{
-    sync::watch,
-    task::{JoinError, JoinSet},
-};
+use tokio::task::{JoinError, JoinSet};
 
 use crate::{
     addresses,
-    controller::{self, Apply, Controller},
-    lifecycle, node,
+    args::Controllers,
+    controller::{self, Apply, Controller, Hand},
+    credentials, health, lifecycle,
+    metrics::Metrics,
+    node,
     site::site,
     zones::{Categories, Policy},
 };
@@ -29,9 +29,16 @@ pub struct Options {
     pub apply: Apply,
     /// Where this process runs, for events.
     pub host: String,
-    /// Logins by name of the vCenter, for those whose credentials are not in the configuration. They may come
-    /// later, and change.
-    pub logins: HashMap<String, watch::Receiver<Option<Login>>>,
+    /// Where to count.
+    pub metrics: Metrics,
+    /// Where it is said how each vCenter stands.
+    pub checks: Checks,
+    /// Which controllers run.
+    pub controllers: Controllers,
+    /// How often lifecycle is looked at.
+    pub lifecycle_every: Duration,
+    /// Labels for every Node that is initialised.
+    pub labels: BTreeMap<String, String>,
     /// When Nodes are tainted and deleted.
     pub lifecycle: lifecycle::Settings,
     /// What happens when zones change later.
@@ -51,7 +58,11 @@ impl Default for Options {
         Self {
             apply: Apply::default(),
             host: String::new(),
-            logins: HashMap::new(),
+            metrics: Metrics::default(),
+            checks: Checks::default(),
+            controllers: Controllers::default(),
+            lifecycle_every: Duration::from_secs(5),
+            labels: BTreeMap::new(),
             lifecycle: lifecycle::Settings::default(),
             zones: Policy::default(),
             place_labels: false,
@@ -77,30 +88,26 @@ pub enum RunError {
 pub async fn run(
     client: Client,
     config: &Config,
-    mut options: Options,
+    options: Options,
     shutdown: Shutdown,
 ) -> Result<(), RunError> {
     let mut tasks = JoinSet::new();
+    let logins = credentials::follow(&client, config, &mut tasks, &shutdown);
     let mut views = Vec::new();
-    for vcenter in &config.vcenters {
-        let login = match &vcenter.credentials {
-            CredentialSource::Inline(inline) => {
-                watch::channel(Some(Login::Password(inline.clone()))).1
-            }
-            // Without a login the site says that it waits for one.
-            CredentialSource::Secret(_) | CredentialSource::Directory(_) => {
-                let given = options.logins.remove(&vcenter.name);
-                given.unwrap_or_else(|| watch::channel(None).1)
-            }
-        };
-        let (site, view) = site(vcenter.clone(), &config.labels, login);
+    for (vcenter, login) in config.vcenters.iter().zip(logins) {
+        let metrics = options.metrics.vsphere.clone();
+        let (site, view) = site(vcenter.clone(), &config.labels, login, metrics);
         tasks.spawn(site.run(shutdown.clone()));
         views.push(view);
     }
+    let snapshots = views.iter().map(|view| view.snapshot.clone()).collect();
+    let (checks, metrics) = (options.checks.clone(), options.metrics.clone());
+    tasks.spawn(health::report(snapshots, checks, metrics, shutdown.clone()));
     let (recorder, writer) = recorder(client.clone(), COMPONENT, &options.host);
     tasks.spawn(writer.run(shutdown.clone()));
     let settings = settings(config, &options);
-    let controller = Controller::new(client, views, settings, options.apply, recorder);
+    let hand = Hand::new(client, options.apply, recorder, options.metrics);
+    let controller = Controller::new(hand, views, settings);
     let early = tokio::select! {
         () = controller.run(&shutdown) => None,
         joined = tasks.join_next() => joined,
@@ -128,7 +135,7 @@ fn settings(config: &Config, options: &Options) -> controller::Settings {
         node: node::Settings {
             addresses,
             zones: options.zones,
-            labels: Default::default(),
+            labels: options.labels.clone(),
             place_labels: options.place_labels,
             adopt: options.adopt,
             patience: options.patience,
@@ -139,5 +146,7 @@ fn settings(config: &Config, options: &Options) -> controller::Settings {
             region: config.labels.region.clone(),
         },
         steady_after: options.steady_after,
+        controllers: options.controllers,
+        lifecycle_every: options.lifecycle_every,
     }
 }

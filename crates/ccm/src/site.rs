@@ -37,6 +37,7 @@ use vsphere::{
 };
 
 pub use self::snapshot::{Guest, Snapshot, Tags};
+use crate::credentials::LoginView;
 
 /// Tags change seldom, and nobody tells when.
 const TAGS_EVERY: Duration = Duration::from_secs(300);
@@ -58,7 +59,8 @@ type Wanted = BTreeSet<Ref<VirtualMachine>>;
 pub struct Site {
     vcenter: VCenter,
     categories: Vec<String>,
-    login: watch::Receiver<Option<Login>>,
+    login: LoginView,
+    metrics: vsphere::metrics::Metrics,
     wanted: watch::Receiver<Wanted>,
     state: watch::Sender<Arc<Snapshot>>,
     /// Hosts or clusters changed, so that tags may say something else.
@@ -74,17 +76,19 @@ pub struct View {
     pub wanted: watch::Sender<Wanted>,
 }
 
-/// A site and the view of it. It waits until `login` has a value, and follows those that come later.
+/// A site and the view of it. It waits until there is a login, and follows those that come later.
 pub fn site(
     vcenter: VCenter,
     labels: &Labels,
-    login: watch::Receiver<Option<Login>>,
+    login: LoginView,
+    metrics: vsphere::metrics::Metrics,
 ) -> (Site, View) {
     let (wants, wanted) = watch::channel(Wanted::new());
     let first = Snapshot::silent(&vcenter, "it has not been asked yet", Timestamp::now());
     let (state, snapshot) = watch::channel(Arc::new(first));
     let categories = labels.zone.iter().chain(&labels.region).cloned().collect();
-    let site = Site { vcenter, categories, login, wanted, state, places: Notify::new() };
+    let places = Notify::new();
+    let site = Site { vcenter, categories, login, metrics, wanted, state, places };
     (site, View { snapshot, wanted: wants })
 }
 
@@ -121,14 +125,15 @@ impl Site {
     }
 
     /// A connection with the first credentials that can be used.
-    async fn connect(&self, login: &mut watch::Receiver<Option<Login>>) -> Connection {
+    async fn connect(&self, login: &mut LoginView) -> Connection {
         loop {
             let value = login.borrow_and_update().clone();
             let connected = match value {
-                None => Err("there are no credentials for it yet".to_owned()),
-                Some(login) => credentials(&login).and_then(|credentials| {
+                Err(why) => Err(why),
+                Ok(login) => credentials(&login).and_then(|credentials| {
                     let mut settings = Settings::new(self.vcenter.endpoint.clone(), credentials);
                     settings.trust = self.vcenter.trust.clone();
+                    settings.metrics = self.metrics.clone();
                     Connection::new(&settings).map_err(|error| error.to_string())
                 }),
             };
@@ -149,13 +154,13 @@ impl Site {
     }
 
     /// Takes credentials that change while running.
-    async fn rotate(&self, connection: &Connection, mut login: watch::Receiver<Option<Login>>) {
+    async fn rotate(&self, connection: &Connection, mut login: LoginView) {
         loop {
             if login.changed().await.is_err() {
                 return;
             }
             loop {
-                let Some(value) = login.borrow_and_update().clone() else { break };
+                let Ok(value) = login.borrow_and_update().clone() else { break };
                 let replaced = match credentials(&value) {
                     Ok(new) => connection.replace_credentials(new).await.map_err(|e| e.to_string()),
                     Err(why) => Err(why),

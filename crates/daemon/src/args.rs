@@ -4,7 +4,7 @@
 //! Go's flags have and clap does not: `_` for `-` in names, and a kind word about flags that are no more.
 //! Values are in Go's syntax: durations such as `1m30s`, switches such as `--leader-elect=false`.
 //!
-//! Flags that change nothing here are still taken, so that existing manifests work; their help says so.
+//! Flags that change nothing here are still taken, so that existing manifests work; [`Line::unused`] names them.
 
 use std::{ffi::OsString, net::IpAddr, path::PathBuf, time::Duration};
 
@@ -14,6 +14,7 @@ use clap::{
     error::{ContextKind, ContextValue, ErrorKind},
     parser::ValueSource,
 };
+use hyper::header::{HeaderValue, USER_AGENT};
 use kube::{
     Client, Config,
     config::{KubeConfigOptions, Kubeconfig},
@@ -89,24 +90,6 @@ pub struct Serving {
     /// The oldest TLS that is spoken: VersionTLS12 or VersionTLS13.
     #[arg(long, default_value = "VersionTLS12", value_parser = ["VersionTLS12", "VersionTLS13"])]
     pub tls_min_version: String,
-    /// Taken and not used: our cipher suites are rustls' own, all of which are sound.
-    #[arg(long, hide = true, value_delimiter = ',')]
-    pub tls_cipher_suites: Vec<String>,
-    /// Taken and not used: a certificate made at the start stays in memory.
-    #[arg(long, hide = true, default_value = "", hide_default_value = true, value_parser = optional_path)]
-    pub cert_dir: OptionalPath,
-    /// Taken and not used: only HTTP/1.1 is served.
-    #[arg(long, hide = true, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_parser = switch)]
-    pub disable_http2_serving: Option<bool>,
-    /// Taken and not used: only HTTP/1.1 is served.
-    #[arg(long, hide = true)]
-    pub http2_max_streams_per_connection: Option<u32>,
-    /// Taken and not used: there is no profiler.
-    #[arg(long, hide = true, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_parser = switch)]
-    pub profiling: Option<bool>,
-    /// Taken and not used: there is no profiler.
-    #[arg(long, hide = true, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_parser = switch)]
-    pub contention_profiling: Option<bool>,
 }
 
 /// Who asks for metrics.
@@ -119,30 +102,6 @@ pub struct Authentication {
     /// How long the answer of a token review holds.
     #[arg(long, default_value = "10s", value_parser = duration)]
     pub authentication_token_webhook_cache_ttl: Duration,
-    /// Taken and not used: nothing is looked up at the start.
-    #[arg(long, hide = true, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_parser = switch)]
-    pub authentication_skip_lookup: Option<bool>,
-    /// Taken and not used: nothing is looked up at the start.
-    #[arg(long, hide = true, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_parser = switch)]
-    pub authentication_tolerate_lookup_failure: Option<bool>,
-    /// Taken and not used: callers prove themselves by a token, not by a certificate.
-    #[arg(long, hide = true, default_value = "", hide_default_value = true, value_parser = optional_path)]
-    pub client_ca_file: OptionalPath,
-    /// Taken and not used: there is no proxy in front of us.
-    #[arg(long, hide = true, value_delimiter = ',')]
-    pub requestheader_allowed_names: Vec<String>,
-    /// Taken and not used: there is no proxy in front of us.
-    #[arg(long, hide = true, default_value = "", hide_default_value = true, value_parser = optional_path)]
-    pub requestheader_client_ca_file: OptionalPath,
-    /// Taken and not used: there is no proxy in front of us.
-    #[arg(long, hide = true, value_delimiter = ',')]
-    pub requestheader_extra_headers_prefix: Vec<String>,
-    /// Taken and not used: there is no proxy in front of us.
-    #[arg(long, hide = true, value_delimiter = ',')]
-    pub requestheader_group_headers: Vec<String>,
-    /// Taken and not used: there is no proxy in front of us.
-    #[arg(long, hide = true, value_delimiter = ',')]
-    pub requestheader_username_headers: Vec<String>,
 }
 
 /// Who may have metrics.
@@ -173,15 +132,6 @@ pub struct Kubernetes {
     /// The address of the API, instead of the kubeconfig's.
     #[arg(long)]
     pub master: Option<String>,
-    /// Taken and not used: we send few requests, and the API limits callers fairly by itself.
-    #[arg(long, hide = true)]
-    pub kube_api_qps: Option<f32>,
-    /// Taken and not used: we send few requests, and the API limits callers fairly by itself.
-    #[arg(long, hide = true)]
-    pub kube_api_burst: Option<i32>,
-    /// Taken and not used: JSON is spoken.
-    #[arg(long, hide = true)]
-    pub kube_api_content_type: Option<String>,
 }
 
 /// The API cannot be reached with these settings.
@@ -209,11 +159,11 @@ pub enum InvalidKubernetes {
 }
 
 impl Kubernetes {
-    /// A client by these settings; sends nothing yet.
+    /// A client by these settings, which the API knows as `program`; sends nothing yet.
     ///
     /// # Errors
     /// When a file or the address cannot be used.
-    pub async fn client(&self) -> Result<Client, InvalidKubernetes> {
+    pub async fn client(&self, program: &'static str) -> Result<Client, InvalidKubernetes> {
         let mut config = match (&self.kubeconfig, &self.master) {
             (Some(path), _) => config_from(path).await?,
             (None, Some(master)) if !master.is_empty() => Config::new(uri(master)?),
@@ -223,6 +173,7 @@ impl Kubernetes {
         if let Some(master) = self.master.as_deref().filter(|master| !master.is_empty()) {
             config.cluster_url = uri(master)?;
         }
+        config.headers.push((USER_AGENT, HeaderValue::from_static(program)));
         Client::try_from(config)
             .map_err(|error| InvalidKubernetes::Client(Chain(&error).to_string()))
     }
@@ -267,16 +218,59 @@ pub struct Logs {
     /// How a line looks: text or json.
     #[arg(long, visible_alias = "logging-format", default_value = "text")]
     pub log_format: Format,
-    /// Taken and not used: there is one level for all.
-    #[arg(long, hide = true)]
-    pub vmodule: Option<String>,
-    /// Taken and not used: lines are written at once.
-    #[arg(long, hide = true)]
-    pub log_flush_frequency: Option<String>,
 }
 
 /// A flag that a program had once: its name without dashes, and what to do instead.
 pub type Removed = (&'static str, &'static str);
+
+/// A flag that is taken, so that existing manifests work, and changes nothing.
+#[derive(Clone, Copy, Debug)]
+pub enum Ignored {
+    /// `--name` or `--name=false`.
+    Switch(&'static str),
+    /// `--name=value` or `--name value`.
+    Value(&'static str),
+}
+
+/// Flags of the groups here that change nothing: only HTTP/1.1 is served and there is no profiler; callers
+/// prove themselves by a token and no proxy is in front of us; few requests are sent, as JSON, and the API
+/// limits callers fairly by itself; one level of logs counts for all, and lines are written at once.
+const IGNORED: &[Ignored] = &[
+    Ignored::Value("tls-cipher-suites"),
+    Ignored::Value("tls-curve-preferences"),
+    Ignored::Value("tls-sni-cert-key"),
+    Ignored::Value("cert-dir"),
+    Ignored::Switch("disable-http2-serving"),
+    Ignored::Value("http2-max-streams-per-connection"),
+    Ignored::Switch("permit-address-sharing"),
+    Ignored::Switch("permit-port-sharing"),
+    Ignored::Switch("profiling"),
+    Ignored::Switch("contention-profiling"),
+    Ignored::Switch("authentication-skip-lookup"),
+    Ignored::Switch("authentication-tolerate-lookup-failure"),
+    Ignored::Value("client-ca-file"),
+    Ignored::Value("requestheader-allowed-names"),
+    Ignored::Value("requestheader-client-ca-file"),
+    Ignored::Value("requestheader-extra-headers-prefix"),
+    Ignored::Value("requestheader-group-headers"),
+    Ignored::Value("requestheader-uid-headers"),
+    Ignored::Value("requestheader-username-headers"),
+    Ignored::Value("kube-api-qps"),
+    Ignored::Value("kube-api-burst"),
+    Ignored::Value("kube-api-content-type"),
+    Ignored::Value("vmodule"),
+    Ignored::Value("log-flush-frequency"),
+];
+
+impl Ignored {
+    fn argument(self) -> Arg {
+        let (name, words) = match self {
+            Self::Switch(name) => (name, Arg::new(name).num_args(0..=1).require_equals(true)),
+            Self::Value(name) => (name, Arg::new(name).num_args(1).allow_hyphen_values(true)),
+        };
+        words.long(name).hide(true).default_missing_value("true")
+    }
+}
 
 /// Why the command line was not taken, or an answer such as `--help` that ends the program.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -296,16 +290,19 @@ pub struct Line<P> {
     pub unused: Vec<String>,
 }
 
-/// Reads a command line (with the program's name first).
+/// Reads a command line (with the program's name first). Beside the flags of `P` it takes those of the groups
+/// here that change nothing, and the program's own.
 ///
 /// # Errors
 /// The text to show when it is refused, or asks for help or the version.
 pub fn read<P: Parser>(
     arguments: impl IntoIterator<Item = OsString>,
     removed: &[Removed],
+    ignored: &[Ignored],
 ) -> Result<Line<P>, Answer> {
+    let ignored = IGNORED.iter().chain(ignored).map(|flag| flag.argument());
     // As in Go, the last of several equal flags counts.
-    let mut command = P::command().args_override_self(true);
+    let mut command = P::command().args(ignored).args_override_self(true);
     let line = command.try_get_matches_from_mut(normalized(arguments)).and_then(|matches| {
         let unused = unused(&command, &matches);
         Ok(Line { flags: P::from_arg_matches(&matches)?, unused })
@@ -384,7 +381,7 @@ mod tests {
 
     fn parsed(line: &str) -> Result<Program, String> {
         let words = std::iter::once("program").chain(line.split_whitespace());
-        read(words.map(OsString::from), REMOVED)
+        read(words.map(OsString::from), REMOVED, &[])
             .map(|line| line.flags)
             .map_err(|answer| answer.text)
     }
@@ -428,9 +425,9 @@ mod tests {
         assert_eq!(program.kubernetes.kubeconfig, None);
         assert_eq!(program.serving.tls_cert_file, None);
         assert_eq!(program.logs.verbosity, 5);
-        let program = parsed("--kubeconfig /etc/k --cert_dir=/var/run").unwrap();
+        let program = parsed("--kubeconfig /etc/k --tls_cert_file=/tls.crt").unwrap();
         assert_eq!(program.kubernetes.kubeconfig, Some("/etc/k".into()));
-        assert_eq!(program.serving.cert_dir, Some("/var/run".into()));
+        assert_eq!(program.serving.tls_cert_file, Some("/tls.crt".into()));
     }
 
     #[test]
@@ -474,10 +471,10 @@ mod tests {
     #[tokio::test]
     async fn a_kubeconfig_that_is_not_there_is_named() {
         let program = parsed("--kubeconfig=/nowhere/config").unwrap();
-        let error = program.kubernetes.client().await.err().unwrap();
+        let error = program.kubernetes.client("program").await.err().unwrap();
         assert!(error.to_string().contains("/nowhere/config"), "{error}");
         let program = parsed("--master=10.0.0.1").unwrap();
-        let error = program.kubernetes.client().await.err().unwrap();
+        let error = program.kubernetes.client("program").await.err().unwrap();
         assert!(error.to_string().contains("--master=10.0.0.1 is no address"), "{error}");
     }
 
@@ -485,14 +482,14 @@ mod tests {
     fn flags_that_change_nothing_are_taken_and_named() {
         let words =
             ["program", "--kube-api-qps=1000", "--profiling", "--v=2", "--client_ca_file=/ca"];
-        let line = read::<Program>(words.map(OsString::from), REMOVED).unwrap();
+        let line = read::<Program>(words.map(OsString::from), REMOVED, &[]).unwrap();
         assert_eq!(line.unused, ["--profiling", "--client-ca-file", "--kube-api-qps"]);
     }
 
     #[test]
     fn help_is_no_error() {
         let answer =
-            read::<Program>(["program", "--help"].map(OsString::from), REMOVED).unwrap_err();
+            read::<Program>(["program", "--help"].map(OsString::from), REMOVED, &[]).unwrap_err();
         assert!(answer.wanted);
         assert!(answer.text.contains("Leader election"), "{}", answer.text);
         assert!(!answer.text.contains("kube-api-qps"), "what changes nothing is hidden");

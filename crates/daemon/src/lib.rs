@@ -40,7 +40,7 @@
 //!
 //! async fn run(flags: Flags) -> Result<(), Box<dyn std::error::Error>> {
 //!     let verbosity = telemetry::install(flags.logs.log_format, flags.logs.verbosity)?;
-//!     let client = flags.kubernetes.client().await?;
+//!     let client = flags.kubernetes.client("program").await?;
 //!     let mut metrics = prometheus_client::registry::Registry::default();
 //!     let checks = admin::Checks::default();
 //!     let mut tasks = Supervisor::new();

@@ -7,6 +7,7 @@ use std::{
 };
 
 use daemon::events::{Kind, Recorder};
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, ObjectReference};
 use kube::{
     Api, Client,
@@ -18,7 +19,8 @@ use tracing::{Instrument, info, info_span, warn};
 
 use crate::{
     lifecycle::Decision,
-    node::{Event, NodeChange},
+    metrics::Metrics,
+    node::{Event, NodeChange, Summary},
 };
 
 const WRITE_WITHIN: Duration = Duration::from_secs(10);
@@ -36,10 +38,11 @@ pub enum Apply {
 }
 
 /// Who writes.
-pub(super) struct Hand {
+pub(crate) struct Hand {
     nodes: Api<Node>,
     apply: Apply,
     recorder: Recorder,
+    metrics: Metrics,
     /// What was printed last, by name of the Node and without versions and times.
     printed: Mutex<HashMap<String, String>>,
 }
@@ -82,9 +85,14 @@ impl NotWritten {
 }
 
 impl Hand {
-    pub(super) fn new(client: Client, apply: Apply, recorder: Recorder) -> Self {
+    pub(crate) fn new(client: Client, apply: Apply, recorder: Recorder, metrics: Metrics) -> Self {
         let printed = Mutex::default();
-        Self { nodes: Api::all(client), apply, recorder, printed }
+        Self { nodes: Api::all(client), apply, recorder, metrics, printed }
+    }
+
+    /// Where to count.
+    pub(super) fn metrics(&self) -> &Metrics {
+        &self.metrics
     }
 
     pub(super) fn nodes(&self) -> &Api<Node> {
@@ -141,6 +149,7 @@ impl Hand {
             match self.patch(name, part, patch).await {
                 Ok(written) => {
                     info!(summary = ?change.summary, "Node written");
+                    self.count(&written, part, &change.summary);
                     let news: Vec<Event> =
                         change.events.into_iter().filter(|event| !events.contains(event)).collect();
                     events.extend(news);
@@ -153,6 +162,17 @@ impl Hand {
             }
         }
         Err(NotWritten::Contested)
+    }
+
+    fn count(&self, node: &Node, part: Part, summary: &Summary) {
+        if let (Part::Status, Some(_)) = (part, &summary.addresses) {
+            self.metrics.decided("addresses");
+        }
+        if let (Part::Whole, true) = (part, summary.initialised) {
+            self.metrics.decided("initialise");
+            let created = node.metadata.creation_timestamp.as_ref().map(|time| time.0);
+            self.metrics.initialised(created, Timestamp::now());
+        }
     }
 
     fn print(
@@ -183,12 +203,12 @@ impl Hand {
     pub(super) async fn decide(&self, node: &Node, decision: &Decision) -> Option<Node> {
         let name = node.metadata.name.as_deref().unwrap_or_default();
         if let Apply::Print(lines) = &self.apply {
-            let (kind, text) = match decision {
-                Decision::TaintShutdown(patch) => ("taint", patch.to_string()),
-                Decision::Untaint(patch) => ("untaint", patch.to_string()),
-                Decision::Delete(proof) => ("delete", proof.to_string()),
+            let text = match decision {
+                Decision::TaintShutdown(patch) | Decision::Untaint(patch) => patch.to_string(),
+                Decision::Delete(proof) => proof.to_string(),
                 Decision::Keep | Decision::Refuse(_) => return None,
             };
+            let kind = decision.word();
             let line = format!("{kind} node {name}: {text}");
             self.print(lines, &format!("lifecycle of {name}"), kind.to_owned(), &line);
             return None;
@@ -209,6 +229,7 @@ impl Hand {
         match done {
             Ok(written) => {
                 info!(node = name, ?decision, "done");
+                self.metrics.decided(decision.word());
                 written
             }
             Err(error) => {

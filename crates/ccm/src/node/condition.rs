@@ -164,7 +164,7 @@ impl Status {
     }
 }
 
-fn existing(node: &Node) -> Option<&NodeCondition> {
+pub(super) fn existing(node: &Node) -> Option<&NodeCondition> {
     let conditions = node.status.as_ref()?.conditions.as_ref()?;
     conditions.iter().find(|condition| condition.type_ == VSPHERE_READY)
 }
@@ -271,7 +271,7 @@ pub(super) fn malformed(text: &str) -> Condition {
 
 pub(super) fn not_adopted() -> Condition {
     let message = "the Node has no provider id and no taint that asks for one; start its kubelet with \
-                   --cloud-provider=external and delete the Node, or let Nodes be adopted";
+                   --cloud-provider=external and delete the Node, or adopt such Nodes with --adopt-nodes";
     Condition::bad(Reason::NotAdopted, message)
 }
 

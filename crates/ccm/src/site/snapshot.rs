@@ -107,6 +107,11 @@ impl Snapshot {
         }
     }
 
+    /// When it last answered.
+    pub(crate) fn answered(&self) -> Timestamp {
+        self.answered
+    }
+
     /// Whether everything was answered.
     pub fn answer(&self) -> Answer {
         if let Some(silence) = self.behind.as_ref().or(self.unanswered.as_ref()) {

@@ -177,3 +177,8 @@ pub(crate) fn condition(node: &Node, kind: &str) -> Option<String> {
     let conditions = node.status.as_ref()?.conditions.as_ref()?;
     Some(conditions.iter().find(|one| one.type_ == kind)?.status.clone())
 }
+
+pub(crate) fn condition_message(node: &Node, kind: &str) -> Option<String> {
+    let conditions = node.status.as_ref()?.conditions.as_ref()?;
+    conditions.iter().find(|one| one.type_ == kind)?.message.clone()
+}

@@ -1,14 +1,19 @@
 //! vCenters that restart, and vCenters that do not answer.
 
-use ccm::Options;
-use cloud_config::{CredentialSource, Inline, Login, SecretName};
+use cloud_config::{CredentialSource, SecretName};
+use k8s_openapi::api::core::v1::Secret;
+use kube::{
+    Api,
+    api::{Patch, PatchParams, PostParams},
+};
 use lab::{Wait, until, vcenter::ADMINISTRATOR};
-use tokio::{net::TcpListener, sync::watch};
+use serde_json::json;
+use tokio::net::TcpListener;
 use vsphere::tls::Trust;
 
 use crate::cluster::{
-    BOUND, Cluster, Running, UNINITIALIZED, UUIDS, addresses, condition, has_taint, is_initialised,
-    section,
+    BOUND, Cluster, UNINITIALIZED, UUIDS, addresses, condition, condition_message, has_taint,
+    is_initialised, section,
 };
 
 #[tokio::test]
@@ -49,16 +54,22 @@ async fn credentials_may_come_later_and_change() {
     let mut config = cluster.config(Vec::new());
     let secret = SecretName { namespace: "kube-system".to_owned(), name: "vsphere".to_owned() };
     config.vcenters[0].credentials = CredentialSource::Secret(secret);
-    let (logins, login) = watch::channel(None);
-    let options = Options { logins: [("vcenter".to_owned(), login)].into(), ..Options::default() };
-    let running = Running::start(cluster.plane.client(), config, options);
-    let password = |(user, password): (&str, &str)| {
-        let user = user.to_owned();
-        Some(Login::Password(Inline { user, password: password.into() }))
+    let running = cluster.run_with(config);
+    let told = |node: &_| {
+        condition_message(node, "VSphereReady").is_some_and(|why| why.contains("does not exist"))
     };
-    logins.send_replace(password(("cpi@vsphere.local", "Lab-cpi-1!")));
+    cluster.until("node-1", "told that the Secret is missing", told).await;
+    let secrets: Api<Secret> = Api::namespaced(cluster.plane.client(), "kube-system");
+    let secret = |(user, password): (&str, &str)| -> Secret {
+        let entries = json!({"vcenter.username": user, "vcenter.password": password});
+        serde_json::from_value(json!({"metadata": {"name": "vsphere"}, "stringData": entries}))
+            .unwrap()
+    };
+    let first = secret(("cpi@vsphere.local", "Lab-cpi-1!"));
+    secrets.create(&PostParams::default(), &first).await.unwrap();
     cluster.until("node-1", "initialised", is_initialised).await;
-    logins.send_replace(password(ADMINISTRATOR));
+    let other = Patch::Merge(secret(ADMINISTRATOR));
+    secrets.patch("vsphere", &PatchParams::default(), &other).await.unwrap();
     until("the sessions are the new user's", BOUND, || async {
         let (old, new) = (cluster.sessions("cpi").await, cluster.sessions("administrator").await);
         let seen = format!("{old} old, {new} new");

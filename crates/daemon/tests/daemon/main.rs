@@ -40,7 +40,7 @@ struct Flags {
 
 fn flags(line: &[&str]) -> Flags {
     let words = std::iter::once("program").chain(line.iter().copied());
-    args::read(words.map(Into::into), &[]).unwrap().flags
+    args::read(words.map(Into::into), &[], &[]).unwrap().flags
 }
 
 /// The token of a new service account in the namespace default.

@@ -39,7 +39,7 @@ async fn a_program_under_test() {
     let mut tasks = Supervisor::new();
     match role.as_str() {
         "leader" => {
-            let client = flags.kubernetes.client().await.unwrap();
+            let client = flags.kubernetes.client("program").await.unwrap();
             let timing = flags.leader.timing().unwrap();
             let name = &flags.leader.leader_elect_resource_name;
             let elector = Elector::new(client, "kube-system", name, identity().unwrap(), timing);

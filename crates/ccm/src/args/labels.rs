@@ -1,0 +1,69 @@
+//! Labels that are given on the command line.
+
+use std::{collections::BTreeMap, str::FromStr};
+
+use crate::zones::is_label;
+
+const LONGEST_PREFIX: usize = 253;
+
+/// Labels, all of which Kubernetes takes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NodeLabels(pub BTreeMap<String, String>);
+
+/// What is no list of labels.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidLabels {
+    /// There is no `=`.
+    #[error("{0:?} is no label: write key=value,key=value")]
+    NoValue(String),
+    /// The key is none.
+    #[error(
+        "{0:?} is no key of a label: it has at most 63 letters, digits, '-', '_' and '.', after an optional \
+         domain and '/'"
+    )]
+    Key(String),
+    /// The value is none.
+    #[error(
+        "{value:?} is no value for the label {key}: it has at most 63 letters, digits, '-', '_' and '.', and \
+         begins and ends with a letter or digit"
+    )]
+    Value {
+        /// Of which label.
+        key: String,
+        /// What was given.
+        value: String,
+    },
+}
+
+impl FromStr for NodeLabels {
+    type Err = InvalidLabels;
+
+    fn from_str(text: &str) -> Result<Self, InvalidLabels> {
+        let words = text.split(',').map(str::trim).filter(|word| !word.is_empty());
+        let label = |word: &str| {
+            let (key, value) =
+                word.split_once('=').ok_or_else(|| InvalidLabels::NoValue(word.to_owned()))?;
+            let (key, value) = (key.trim().to_owned(), value.trim().to_owned());
+            if !is_key(&key) {
+                return Err(InvalidLabels::Key(key));
+            }
+            if !value.is_empty() && !is_label(&value) {
+                return Err(InvalidLabels::Value { key, value });
+            }
+            Ok((key, value))
+        };
+        words.map(label).collect::<Result<_, _>>().map(Self)
+    }
+}
+
+fn is_key(text: &str) -> bool {
+    let Some((domain, name)) = text.split_once('/') else { return is_label(text) };
+    let part = |part: &str| {
+        let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+        !part.is_empty()
+            && part.bytes().all(inner)
+            && !part.starts_with('-')
+            && !part.ends_with('-')
+    };
+    domain.len() <= LONGEST_PREFIX && domain.split('.').all(part) && is_label(name)
+}
