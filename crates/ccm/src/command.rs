@@ -208,7 +208,7 @@ async fn different(config: &mut Followed<Arc<Config>>, now: &Config) -> &'static
             _ = files.follow(asked) => {}
             true = changed => return,
         }
-        std::future::pending().await
+        std::future::pending::<()>().await;
     };
     let edited = async {
         while config.value.changed().await.is_ok() {
@@ -216,7 +216,7 @@ async fn different(config: &mut Followed<Arc<Config>>, now: &Config) -> &'static
                 return;
             }
         }
-        std::future::pending().await
+        std::future::pending::<()>().await;
     };
     let why = tokio::select! {
         () = rotated => "a file of certificate authorities changed",

@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use cloud_config::{Labels, Login, VCenter};
+use cloud_config::{CredentialSource, Labels, Login, VCenter};
 use daemon::supervise::Shutdown;
 use futures::StreamExt;
 use jiff::Timestamp;
@@ -211,8 +211,20 @@ impl Site {
     }
 
     fn failed(&self, error: &Error) {
-        warn!(vcenter = self.vcenter.name, %error, "vCenter does not answer");
-        self.update(|snapshot| snapshot.fall_silent(&error.to_string(), Timestamp::now()));
+        let why = self.explained(error);
+        warn!(vcenter = self.vcenter.name, why, "vCenter cannot be followed");
+        self.update(|snapshot| snapshot.fall_silent(&why, Timestamp::now()));
+    }
+
+    /// The error, and where its remedy is: vCenter does not know where we have its password from.
+    fn explained(&self, error: &Error) -> String {
+        let place = match &self.vcenter.credentials {
+            _ if !matches!(error, Error::Login(_)) => return error.to_string(),
+            CredentialSource::Inline(_) => "the configuration".to_owned(),
+            CredentialSource::Secret(name) => format!("the secret {name}"),
+            CredentialSource::Directory(path) => format!("the directory {}", path.display()),
+        };
+        format!("{error}; correct it in {place}, which is noticed without a restart")
     }
 
     /// Asks for the time again and again: that there are no changes is news only if vCenter answers.
@@ -221,7 +233,7 @@ impl Site {
             sleep(ASK_EVERY).await;
             let why = match timeout(ANSWER_WITHIN, connection.time()).await {
                 Ok(Ok(_)) => None,
-                Ok(Err(error)) => Some(error.to_string()),
+                Ok(Err(error)) => Some(self.explained(&error)),
                 Err(_) => Some("it does not answer".to_owned()),
             };
             self.update(|snapshot| snapshot.asked(why.as_deref(), Timestamp::now()));

@@ -48,6 +48,7 @@ use crate::{
 
 mod access;
 pub(crate) mod health;
+mod process;
 mod tls;
 
 /// A client that does not finish its handshake and headers by then is cut off.
@@ -63,7 +64,7 @@ const CONNECTIONS: usize = 100;
 pub struct Contents {
     /// The checks behind `/healthz`, `/livez` and `/readyz`.
     pub checks: Checks,
-    /// What `/metrics` tells.
+    /// What `/metrics` tells, beside what the process costs.
     pub metrics: Registry,
     /// What `/debug/flags/v` changes.
     pub verbosity: Verbosity,
@@ -131,9 +132,10 @@ impl Admin {
     pub fn on(
         listener: TcpListener,
         serving: &Serving,
-        contents: Contents,
+        mut contents: Contents,
     ) -> Result<Self, AdminError> {
         let (tls, source) = certificate(serving)?;
+        contents.metrics.register_collector(Box::new(process::Process));
         let address = listener.local_addr().map_err(|problem| AdminError::Listen {
             address: SocketAddr::new(serving.bind_address, serving.secure_port),
             problem,

@@ -23,6 +23,9 @@ use crate::{
     zones::{self, Categories, Ways, Zones},
 };
 
+/// Datacenters that a message names.
+const MOST_SHOWN: usize = 10;
+
 /// A vCenter at one moment. Cheap to clone as long as nobody changes the clone.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
@@ -126,8 +129,9 @@ impl Snapshot {
         let missing = self.datacenters.iter().find(|wanted| self.meant(wanted).is_empty());
         match missing {
             Some(wanted) => silent(format!(
-                "it does not show the datacenter {wanted:?}; correct datacenters in the configuration, or \
-                 give the user System.Read there"
+                "it does not show the datacenter {wanted:?}, only {}; correct datacenters in the \
+                 configuration, or give the user System.Read there",
+                self.shown()
             )),
             None => Answer::Complete(self.answered),
         }
@@ -217,6 +221,21 @@ impl Snapshot {
             is_it.then(|| one.reference.upcast())
         });
         meant.collect()
+    }
+
+    /// The datacenters that there are, for people.
+    fn shown(&self) -> String {
+        let Some(mirror) = self.mirror.as_deref() else { return "none".to_owned() };
+        let mut paths: Vec<_> = mirror
+            .entities()
+            .filter_map(|entity| match entity {
+                Entity::Datacenter(one) => mirror.path(&one.reference),
+                _ => None,
+            })
+            .collect();
+        paths.sort();
+        paths.truncate(MOST_SHOWN);
+        if paths.is_empty() { "none".to_owned() } else { paths.join(", ") }
     }
 
     pub(super) fn take(&mut self, change: Change<Entity>, now: Timestamp) {

@@ -1,0 +1,80 @@
+//! Two processes, one lease.
+
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::Api;
+use lab::{Wait, until};
+use rustix::process::Signal;
+
+use crate::world::{BOUND, World, is_initialised};
+
+const QUICK: &[&str] = &[
+    "--leader-elect-lease-duration=4s",
+    "--leader-elect-renew-deadline=3s",
+    "--leader-elect-retry-period=500ms",
+];
+
+async fn holder(world: &World) -> Option<String> {
+    let leases: Api<Lease> = Api::namespaced(world.plane.client(), "kube-system");
+    let lease = leases.get_opt("cloud-controller-manager").await.unwrap()?;
+    lease.spec?.holder_identity.filter(|holder| !holder.is_empty())
+}
+
+#[tokio::test]
+async fn when_the_leader_ends_or_dies_the_other_one_takes_over_and_works() {
+    let world = World::start().await;
+    world.write("vsphere.conf", &world.configuration(""));
+    let mut first = world.run(QUICK);
+    first.says("following");
+    let mut second = world.run(QUICK);
+    second.says("standing by");
+    let before = holder(&world).await.unwrap();
+    first.stop();
+    assert_eq!(holder_of_other(&world, &before).await, holder(&world).await.unwrap());
+    second.says("following");
+    world.register("node-1").await;
+    world.until("node-1", "initialised by the second", is_initialised).await;
+
+    let mut third = world.run(QUICK);
+    third.says("standing by");
+    let before = holder(&world).await.unwrap();
+    second.signal(Signal::KILL);
+    second.ends();
+    holder_of_other(&world, &before).await;
+    third.says("following");
+    third.stop();
+    assert_eq!(holder(&world).await, None, "the lease is given back");
+}
+
+async fn holder_of_other(world: &World, before: &str) -> String {
+    until("another leader", BOUND, || async {
+        Ok(match holder(world).await {
+            Some(now) if now != before => Wait::Done(now),
+            other => Wait::NotYet(format!("{other:?}")),
+        })
+    })
+    .await
+    .unwrap()
+}
+
+#[tokio::test]
+async fn nothing_is_left_at_vcenter_and_of_the_lease_when_the_program_ends() {
+    let world = World::start().await;
+    world.register("node-1").await;
+    world.write("vsphere.conf", &world.configuration("labels: {zone: k8s-zone}\n"));
+    for signal in [Signal::TERM, Signal::INT] {
+        let mut program = world.run(&[]);
+        world.until("node-1", "initialised", is_initialised).await;
+        program.says("following");
+        until("a session", BOUND, || async {
+            let sessions = world.sessions().await;
+            Ok(if sessions > 0 { Wait::Done(()) } else { Wait::NotYet(sessions.to_string()) })
+        })
+        .await
+        .unwrap();
+        program.signal(signal);
+        let (status, seen) = program.ends();
+        assert!(status.success(), "{seen}");
+        assert_eq!(world.sessions().await, 0);
+        assert_eq!(holder(&world).await, None);
+    }
+}

@@ -1,0 +1,9 @@
+//! The cloud controller manager as a process, against a real API server and a simulated vCenter.
+
+#![cfg(test)]
+
+mod leaders;
+mod mistakes;
+mod reloads;
+mod served;
+mod world;
