@@ -263,12 +263,22 @@ const IGNORED: &[Ignored] = &[
 ];
 
 impl Ignored {
+    /// The flag's name, without dashes.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Switch(name) | Self::Value(name) => name,
+        }
+    }
+
     fn argument(self) -> Arg {
-        let (name, words) = match self {
-            Self::Switch(name) => (name, Arg::new(name).num_args(0..=1).require_equals(true)),
-            Self::Value(name) => (name, Arg::new(name).num_args(1).allow_hyphen_values(true)),
-        };
-        words.long(name).hide(true).default_missing_value("true")
+        let argument = Arg::new(self.name()).long(self.name()).hide(true);
+        match self {
+            Self::Switch(_) => {
+                argument.num_args(0..=1).require_equals(true).default_missing_value("true")
+            }
+            Self::Value(_) => argument.num_args(1).allow_hyphen_values(true),
+        }
     }
 }
 

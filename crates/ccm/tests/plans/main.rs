@@ -5,6 +5,7 @@
 mod addresses;
 mod build;
 mod discovery;
+mod documents;
 mod lifecycle;
 mod node;
 mod zones;

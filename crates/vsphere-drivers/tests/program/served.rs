@@ -55,6 +55,10 @@ async fn health_and_metrics_are_served_as_to_upstreams_users() {
     ] {
         assert!(text.contains(name), "{name} is missing in:\n{text}");
     }
+    let page = include_str!("../../../../docs/user/cloud-controller-manager.md");
+    for name in text.lines().filter_map(|line| line.strip_prefix("# HELP ")?.split(' ').next()) {
+        assert!(page.contains(&format!("`{name}")), "docs/user says nothing about {name}");
+    }
     world.vcenter.control().restart(600_000).await.unwrap();
     until("not ready", BOUND, || async {
         Ok(match get(&client, "/readyz", "").await {
