@@ -28,7 +28,7 @@ use daemon::{
     events::recorder,
     lease::{self, Elector, Leadership},
     reload::{self, Followed, Unusable},
-    supervise::{self, Chain, Shutdown, Supervisor},
+    supervise::{self, Chain, Ended, Shutdown, Supervisor},
     telemetry,
 };
 use kube::Client;
@@ -131,8 +131,14 @@ async fn work(line: args::Line<Flags>, environment: Environment) -> Result<(), F
     tasks.spawn("configuration-check", |shutdown| refusals.refusals(told, shutdown));
     let printed = flags.cloud.dry_run.then(|| print(&mut tasks));
     let options = Options { apply: printed.unwrap_or_default(), ..options };
+    let sessions = options.sessions.clone();
     tasks.spawn("nodes", |shutdown| lead(client, config, options, leadership, teller, shutdown));
-    Ok(tasks.run(GRACE).await?)
+    let ended = tasks.run(GRACE).await;
+    // Whoever sends a second signal does not want to wait.
+    if !matches!(ended, Err(Ended::Impatient)) {
+        sessions.close().await;
+    }
+    Ok(ended?)
 }
 
 /// Decisions go to stdout, a line each.

@@ -15,7 +15,7 @@ use crate::{
     credentials, health, lifecycle,
     metrics::Metrics,
     node,
-    site::site,
+    site::{Sessions, site},
     zones::{Categories, Policy},
 };
 
@@ -33,6 +33,8 @@ pub struct Options {
     pub metrics: Metrics,
     /// Where it is said how each vCenter stands.
     pub checks: Checks,
+    /// Where connections are, should this not be let finish.
+    pub sessions: Sessions,
     /// Which controllers run.
     pub controllers: Controllers,
     /// How often lifecycle is looked at.
@@ -60,6 +62,7 @@ impl Default for Options {
             host: String::new(),
             metrics: Metrics::default(),
             checks: Checks::default(),
+            sessions: Sessions::default(),
             controllers: Controllers::default(),
             lifecycle_every: Duration::from_secs(5),
             labels: BTreeMap::new(),
@@ -95,8 +98,8 @@ pub async fn run(
     let logins = credentials::follow(&client, config, &mut tasks, &shutdown);
     let mut views = Vec::new();
     for (vcenter, login) in config.vcenters.iter().zip(logins) {
-        let metrics = options.metrics.vsphere.clone();
-        let (site, view) = site(vcenter.clone(), &config.labels, login, metrics);
+        let (metrics, sessions) = (options.metrics.vsphere.clone(), options.sessions.clone());
+        let (site, view) = site(vcenter.clone(), &config.labels, login, metrics, sessions);
         tasks.spawn(site.run(shutdown.clone()));
         views.push(view);
     }

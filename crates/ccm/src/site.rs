@@ -7,16 +7,16 @@
 mod snapshot;
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     convert::Infallible,
     future::pending,
-    sync::Arc,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use cloud_config::{CredentialSource, Labels, Login, VCenter};
 use daemon::supervise::Shutdown;
-use futures::StreamExt;
+use futures::{StreamExt, future::join_all};
 use jiff::Timestamp;
 use secrecy::ExposeSecret;
 use tokio::{
@@ -61,10 +61,36 @@ pub struct Site {
     categories: Vec<String>,
     login: LoginView,
     metrics: vsphere::metrics::Metrics,
+    sessions: Sessions,
     wanted: watch::Receiver<Wanted>,
     state: watch::Sender<Arc<Snapshot>>,
     /// Hosts or clusters changed, so that tags may say something else.
     places: Notify,
+}
+
+/// The connections of all sites by their names, for whoever has to end them when the sites were not let finish: a process that
+/// lost its lease aborts its work at once, and still leaves no session behind.
+#[derive(Debug, Clone, Default)]
+pub struct Sessions(Arc<Mutex<BTreeMap<String, Connection>>>);
+
+impl Sessions {
+    fn open(&self) -> MutexGuard<'_, BTreeMap<String, Connection>> {
+        // Nothing can panic while it is held.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Logs out whoever is still logged in.
+    pub async fn close(&self) {
+        let open = std::mem::take(&mut *self.open());
+        join_all(open.iter().map(|(name, connection)| log_out(name, connection))).await;
+    }
+}
+
+/// Ends the session of a connection, if vCenter answers.
+async fn log_out(vcenter: &str, connection: &Connection) {
+    if timeout(LOG_OUT_WITHIN, connection.close()).await.is_err() {
+        warn!(vcenter, "not logged out: vCenter does not answer");
+    }
 }
 
 /// What others see of a [`Site`], and what they want from it.
@@ -82,13 +108,14 @@ pub fn site(
     labels: &Labels,
     login: LoginView,
     metrics: vsphere::metrics::Metrics,
+    sessions: Sessions,
 ) -> (Site, View) {
     let (wants, wanted) = watch::channel(Wanted::new());
     let first = Snapshot::silent(&vcenter, "it has not been asked yet", Timestamp::now());
     let (state, snapshot) = watch::channel(Arc::new(first));
     let categories = labels.zone.iter().chain(&labels.region).cloned().collect();
     let places = Notify::new();
-    let site = Site { vcenter, categories, login, metrics, wanted, state, places };
+    let site = Site { vcenter, categories, login, metrics, sessions, wanted, state, places };
     (site, View { snapshot, wanted: wants })
 }
 
@@ -114,9 +141,8 @@ impl Site {
         if shutdown.unless(parts).await.is_some() {
             shutdown.requested().await;
         }
-        if timeout(LOG_OUT_WITHIN, connection.close()).await.is_err() {
-            warn!(vcenter = self.vcenter.name, "not logged out: vCenter does not answer");
-        }
+        log_out(&self.vcenter.name, &connection).await;
+        self.sessions.open().remove(&self.vcenter.name);
         Ok(())
     }
 
@@ -139,6 +165,7 @@ impl Site {
             };
             match connected {
                 Ok(connection) => {
+                    self.sessions.open().insert(self.vcenter.name.clone(), connection.clone());
                     self.update(|snapshot| snapshot.connection = Some(connection.clone()));
                     return connection;
                 }

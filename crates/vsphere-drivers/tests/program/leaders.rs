@@ -1,9 +1,13 @@
 //! Two processes, one lease.
 
 use k8s_openapi::api::coordination::v1::Lease;
-use kube::Api;
+use kube::{
+    Api,
+    api::{Patch, PatchParams},
+};
 use lab::{Wait, until};
 use rustix::process::Signal;
+use serde_json::json;
 
 use crate::world::{BOUND, World, is_initialised};
 
@@ -77,4 +81,20 @@ async fn nothing_is_left_at_vcenter_and_of_the_lease_when_the_program_ends() {
         assert_eq!(world.sessions().await, 0);
         assert_eq!(holder(&world).await, None);
     }
+}
+
+#[tokio::test]
+async fn a_leader_that_loses_its_lease_ends_at_once_and_leaves_no_session() {
+    let world = World::start().await;
+    world.register("node-1").await;
+    world.write("vsphere.conf", &world.configuration("labels: {zone: k8s-zone}\n"));
+    let mut program = world.run(QUICK);
+    world.until("node-1", "initialised", is_initialised).await;
+    let leases: Api<Lease> = Api::namespaced(world.plane.client(), "kube-system");
+    let taken = Patch::Merge(json!({"spec": {"holderIdentity": "somebody else"}}));
+    leases.patch("cloud-controller-manager", &PatchParams::default(), &taken).await.unwrap();
+    let (status, seen) = program.ends();
+    assert_eq!(status.code(), Some(1), "{seen}");
+    assert!(seen.contains("is held by somebody else"), "{seen}");
+    assert_eq!(world.sessions().await, 0);
 }
