@@ -30,6 +30,7 @@ use vsphere::{
     inventory::{Entity, Mirror, VmSettings},
     reference::Ref,
     session::Credentials,
+    shared::{Bearer, SharedSession},
     sts::KeyPair,
     tags::TagCache,
     types::VirtualMachine,
@@ -51,6 +52,9 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 const LOG_OUT_WITHIN: Duration = Duration::from_secs(10);
 /// Changes of the inventory that are taken in at once.
 const MOST_AT_ONCE: usize = 500;
+
+/// What a session service is asked with if the Secret has nothing.
+const OWN_TOKEN: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
 
 type Wanted = BTreeSet<Ref<VirtualMachine>>;
 
@@ -360,8 +364,10 @@ fn credentials(login: &Login) -> Result<Credentials, String> {
             }
             Ok(Credentials::password(inline.user.clone(), password))
         }
-        Login::SharedSession { url, .. } => Err(format!(
-            "sessions of {url} cannot be shared yet; give a user and a password instead"
-        )),
+        Login::SharedSession { url, token } => {
+            let own = || Bearer::File(OWN_TOKEN.into());
+            let bearer = token.clone().map_or_else(own, Bearer::Token);
+            Ok(Credentials::Shared(SharedSession { url: url.clone(), bearer }))
+        }
     }
 }

@@ -8,6 +8,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use crate::{
     fault::Fault,
     reference::Ref,
+    shared::NoTicket,
     tls::{InvalidTrust, Untrusted},
     types::{CnsPlacementResult, ManagedObject, Task},
     version::Since,
@@ -183,6 +184,9 @@ pub enum Cause {
         /// How long no other attempt is made with the same credentials, if this was none.
         held: Option<Duration>,
     },
+    /// A session cannot be cloned.
+    #[error("{0}")]
+    NoTicket(NoTicket),
     /// The server is too old for the call.
     #[error("this vCenter does not have the call, which came with {0}; upgrade vCenter")]
     TooOld(Since),
@@ -336,6 +340,7 @@ impl Error {
             | Cause::Trust(_)
             | Cause::Broken { .. }
             | Cause::Timeout(_)
+            | Cause::NoTicket(_)
             | Cause::StillRunning(_)
             | Cause::TaskLost => Self::Unreachable(failure),
         }

@@ -137,6 +137,7 @@ pub mod property;
 pub mod recorded;
 pub mod reference;
 pub mod session;
+pub mod shared;
 pub mod soap;
 pub mod sso;
 pub mod sts;

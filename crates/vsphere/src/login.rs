@@ -2,17 +2,18 @@
 
 use std::time::Duration;
 
-use secrecy::ExposeSecret;
+use secrecy::{ExposeSecret, SecretString};
 
 use crate::{
     error::{Cause, Error},
     reference::Ref,
     session::Credentials,
+    shared::{NoTicket, SharedSession},
     soap::{self, Service},
     sts,
     types::{
-        Login, LoginByToken, Logout, RetrieveServiceContent, ServiceContent, ServiceInstance,
-        SessionManager, UserSession,
+        CloneSession, Login, LoginByToken, Logout, RetrieveServiceContent, ServiceContent,
+        ServiceInstance, SessionManager, UserSession,
     },
     version::Release,
     wire::{In, NOWHERE, Wire},
@@ -38,6 +39,11 @@ pub(crate) struct Established {
 }
 
 impl Established {
+    /// What REST takes for a session of its own, from 8.0U3 on.
+    pub(crate) fn rest_id(&self) -> SecretString {
+        SecretString::from(self.cookie.trim_matches('"').to_owned())
+    }
+
     pub(crate) fn as_in(&self) -> In<'_> {
         In { release: self.release, cookie: Some(&self.cookie), security: None }
     }
@@ -75,9 +81,28 @@ pub(crate) async fn login(wire: &Wire, credentials: &Credentials) -> Result<Esta
             Ok(token) => open_by_token(wire, anonymous, &manager, &token).await,
             Err(error) => Err(error),
         },
+        Credentials::Shared(shared) => clone(wire, anonymous, &manager, shared).await,
     }
     .map_err(|error| refused(error, credentials))?;
     Ok(Established { cookie, key: answer.key, user: answer.user_name, content, release })
+}
+
+/// Opens a session as a clone of another one.
+async fn clone(
+    wire: &Wire,
+    anonymous: In<'_>,
+    manager: &Ref<SessionManager>,
+    shared: &SharedSession,
+) -> Result<(UserSession, String), Error> {
+    let trouble = |problem: NoTicket| wire.error(CloneSession::NAME, Cause::NoTicket(problem));
+    let ticket = shared.ticket().await.map_err(trouble)?;
+    let clone = CloneSession { clone_ticket: ticket.expose_secret().to_owned() };
+    match open(wire, anonymous, manager, &clone).await {
+        Err(Error::Login(_)) => Err(trouble(shared.refusal(
+            "vCenter does not know it; see that the service is logged in at this vCenter",
+        ))),
+        answered => answered,
+    }
 }
 
 async fn open_by_token(

@@ -40,6 +40,8 @@ pub enum Credentials {
     Token(crate::sts::Token),
     /// A certificate and its key, which get a token of their own at each login.
     Certificate(crate::sts::KeyPair),
+    /// A clone of a session that somebody else opened.
+    Shared(crate::shared::SharedSession),
 }
 
 impl Credentials {
@@ -54,6 +56,7 @@ impl Credentials {
             Self::Password { user, .. } => user,
             Self::Token(token) => token.subject(),
             Self::Certificate(_) => "the owner of the certificate",
+            Self::Shared(shared) => &shared.url,
         }
     }
 
@@ -65,6 +68,7 @@ impl Credentials {
             ) => user == other_user && password.expose_secret() == other_password.expose_secret(),
             (Self::Token(token), Self::Token(other)) => token.same(other),
             (Self::Certificate(pair), Self::Certificate(other)) => pair.same(other),
+            (Self::Shared(shared), Self::Shared(other)) => shared.same(other),
             _ => false,
         }
     }

@@ -26,6 +26,7 @@ use crate::{
     error::{Cause, Error},
     login,
     session::Credentials,
+    shared::SharedSession,
     soap::{self, Answer, Header},
     version::Release,
     wire::Wire,
@@ -190,6 +191,7 @@ impl Connection {
             Credentials::Password { user, password } => issue(self.wire(), user, password).await,
             Credentials::Token(token) => Ok(token.clone()),
             Credentials::Certificate(pair) => issue_by_certificate(self.wire(), pair).await,
+            Credentials::Shared(shared) => Err(no_token(self.wire(), shared)),
         };
         if let Err(error @ Error::Login(_)) = issued {
             let error = login::refused(error, &credentials);
@@ -198,6 +200,11 @@ impl Connection {
         }
         issued
     }
+}
+
+/// Whoever has a clone of a session cannot prove anything else.
+fn no_token(wire: &Wire, shared: &SharedSession) -> Error {
+    wire.error("Issue", Cause::NoTicket(shared.refusal("it hands out sessions, not tokens")))
 }
 
 /// The value of REST's `Authorization` that opens a session.
@@ -212,6 +219,7 @@ pub(crate) async fn authorization(
         Credentials::Certificate(pair) => {
             Ok(issue_by_certificate(wire, pair).await?.authorization(wire, path))
         }
+        Credentials::Shared(shared) => Err(no_token(wire, shared)),
     }
 }
 

@@ -35,6 +35,8 @@ pub(crate) struct TagSession {
 struct Open {
     id: SecretString,
     dialect: Dialect,
+    /// Whether it is the SOAP session's, which ends with that.
+    borrowed: bool,
 }
 
 impl TagSession {
@@ -56,7 +58,7 @@ impl TagSession {
 
     /// Logs out, if anybody has logged in.
     pub(crate) async fn forget(&self, connection: &Connection) {
-        if let Some(open) = self.slot.lock().await.take() {
+        if let Some(open) = self.slot.lock().await.take().filter(|open| !open.borrowed) {
             open.logout(connection.wire()).await;
         }
     }
@@ -75,6 +77,12 @@ impl TagSession {
             return Ok(Arc::clone(open));
         }
         let credentials = connection.session().accepted().await?;
+        if let Credentials::Shared(_) = credentials {
+            let id = connection.session().get().await?.rest_id();
+            let open = Arc::new(Open { id, dialect: Dialect::Api, borrowed: true });
+            *slot = Some(Arc::clone(&open));
+            return Ok(open);
+        }
         let (sender, receiver) = oneshot::channel();
         let own = connection.clone();
         connection.session().run(async move {
@@ -147,5 +155,5 @@ async fn open(
         _ => dialect.read::<String>(reply).map(Some),
     };
     let id = wire.rest("session.create", Method::POST, path, &headers, String::new(), read).await?;
-    Ok(id.map(|id| Open { id: SecretString::from(id), dialect }))
+    Ok(id.map(|id| Open { id: SecretString::from(id), dialect, borrowed: false }))
 }

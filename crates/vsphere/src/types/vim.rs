@@ -367,6 +367,10 @@ crate::xml::method! {
         locale: Option<String> = "locale",
     } -> UserSession
 
+    CloneSession = "CloneSession" on SessionManager at Vim {
+        clone_ticket: String = "cloneTicket",
+    } -> UserSession
+
     Logout = "Logout" on SessionManager at Vim {} -> ()
 
     SessionIsActive = "SessionIsActive" on SessionManager at Vim {

@@ -3,9 +3,9 @@
 use vsphere::{
     reference::Ref,
     types::{
-        AddAuthorizationRole, AnySelectionSpec, AuthorizationManager, CancelTask, ContainerView,
-        ContinueRetrievePropertiesEx, CreateContainerView, CreateFilter, CreateListView,
-        CreatePropertyCollector, CurrentTime, Datacenter, Datastore, DestroyView,
+        AddAuthorizationRole, AnySelectionSpec, AuthorizationManager, CancelTask, CloneSession,
+        ContainerView, ContinueRetrievePropertiesEx, CreateContainerView, CreateFilter,
+        CreateListView, CreatePropertyCollector, CurrentTime, Datacenter, Datastore, DestroyView,
         FetchUserPrivilegeOnEntities, FindAllByDnsName, FindAllByIp, FindAllByUuid,
         FindByInventoryPath, FindByUuid, Folder, HasPrivilegeOnEntities,
         HasUserPrivilegeOnEntities, HostDateTimeSystem, HostSystem, ListView, Login, LoginByToken,
@@ -40,12 +40,14 @@ fn sessions() -> Vec<(&'static str, String)> {
         password: "secret & <more>".to_owned(),
         locale: Some("en_US".to_owned()),
     };
+    let clone = CloneSession { clone_ticket: "cst-VCT-1".to_owned() };
     let by_token = LoginByToken { locale: Some("en_US".to_owned()) };
     vec![
         ("RetrieveServiceContent", request(&service, &RetrieveServiceContent {})),
         ("CurrentTime", request(&service, &CurrentTime {})),
         ("Login", request(&manager, &login)),
         ("LoginByToken", request(&manager, &by_token)),
+        ("CloneSession", request(&manager, &clone)),
         ("Logout", request(&manager, &Logout {})),
     ]
 }

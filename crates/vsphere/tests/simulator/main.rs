@@ -8,6 +8,7 @@ mod connection;
 mod inventory;
 mod leak;
 mod policy;
+mod shared;
 mod site;
 mod snapshots;
 mod sso;

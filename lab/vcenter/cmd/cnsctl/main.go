@@ -35,6 +35,7 @@ const usage = `cnsctl -url URL [-user NAME] [-ca FILE] COMMAND
   measure COUNT DATASTORE    makes volumes and prints how long one takes, as JSON
   swing COUNT ID VM-UUID     attaches and detaches a volume and prints how long an attach takes, as JSON
   rush COUNT VMS DATASTORE   attaches many volumes to a few VMs at once and prints what came of it, as JSON
+  ticket                     prints a ticket for one clone of this session
 
 The password is taken from CNSCTL_PASSWORD. Without -ca any certificate is accepted.
 `
@@ -91,7 +92,7 @@ type session struct {
 }
 
 func (s *session) run(ctx context.Context, command string, arguments []string) error {
-	wanted := map[string]int{"create": 3, "attach": 2, "detach": 2, "extend": 2, "delete": 1, "list": 0, "measure": 2, "swing": 3, "rush": 3}
+	wanted := map[string]int{"create": 3, "attach": 2, "detach": 2, "extend": 2, "delete": 1, "list": 0, "measure": 2, "swing": 3, "rush": 3, "ticket": 0}
 	count, known := wanted[command]
 	if !known || len(arguments) != count {
 		flag.Usage()
@@ -116,6 +117,10 @@ func (s *session) run(ctx context.Context, command string, arguments []string) e
 		return s.swing(ctx, arguments[0], arguments[1], arguments[2])
 	case "rush":
 		return s.rush(ctx, arguments[0], arguments[1], arguments[2])
+	case "ticket":
+		ticket, err := sessions.NewManager(s.vim).AcquireCloneTicket(ctx)
+		fmt.Println(ticket)
+		return err
 	}
 	return s.list(ctx)
 }

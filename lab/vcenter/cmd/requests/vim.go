@@ -42,6 +42,9 @@ var sessionOperations = []operation{
 		signer := &sts.Signer{Token: token, Certificate: c.certificate}
 		return session.NewManager(c.vim).LoginByToken(c.vim.WithHeader(ctx, soap.Header{Security: signer}))
 	}},
+	{"CloneSession", "CloneSession", func(ctx context.Context, c *clients) error {
+		return session.NewManager(c.vim).CloneSession(ctx, "cst-VCT-1")
+	}},
 	{"Logout", "Logout", func(ctx context.Context, c *clients) error {
 		return session.NewManager(c.vim).Logout(ctx)
 	}},

@@ -1,0 +1,144 @@
+//! Sessions that are cloned from another one: a service that is logged in hands out tickets.
+//!
+//! Each login asks the service anew, because a ticket is good once. What the service is asked with may be in a
+//! file, which is read at each login: tokens of Kubernetes change. A service that gives no ticket is trouble on
+//! the way, not a refused password: nothing is held back, and the next attempt asks again.
+
+use std::{fmt, fs, path::PathBuf, time::Duration};
+
+use http_body_util::{BodyExt, Empty, Limited};
+use hyper::{
+    body::Bytes,
+    http::{Request, StatusCode, Uri},
+};
+use hyper_rustls::HttpsConnectorBuilder;
+use hyper_util::{client::legacy::Client, rt::TokioExecutor};
+use secrecy::{ExposeSecret, SecretString};
+use serde::Deserialize;
+
+use crate::tls::Trust;
+
+/// How long the service may take.
+const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+/// A ticket is short.
+const LONGEST: usize = 64 << 10;
+
+/// A service that hands out tickets for clones of its session.
+#[derive(Debug, Clone)]
+pub struct SharedSession {
+    /// Where it is; `https`, or `http` inside a cluster.
+    pub url: String,
+    /// What it is asked with.
+    pub bearer: Bearer,
+}
+
+/// Who we are to the service.
+#[derive(Debug, Clone)]
+pub enum Bearer {
+    /// The owner of this token.
+    Token(SecretString),
+    /// The owner of the token in this file.
+    File(PathBuf),
+}
+
+/// Why there is no ticket.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NoTicket {
+    url: String,
+    problem: String,
+}
+
+impl fmt::Display for NoTicket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the session service {} gave no usable ticket: {}", self.url, self.problem)
+    }
+}
+
+#[derive(Deserialize)]
+struct Answer {
+    token: String,
+}
+
+impl SharedSession {
+    /// A fresh ticket.
+    pub(crate) async fn ticket(&self) -> Result<SecretString, NoTicket> {
+        match tokio::time::timeout(ANSWER_WITHIN, self.ask()).await {
+            Ok(answered) => answered.map_err(|problem| self.refusal(problem)),
+            Err(_) => {
+                let seconds = ANSWER_WITHIN.as_secs();
+                Err(self.refusal(format!("no answer within {seconds} s")))
+            }
+        }
+    }
+
+    /// That there is no ticket, or that it is of no use.
+    pub(crate) fn refusal(&self, problem: impl Into<String>) -> NoTicket {
+        NoTicket { url: self.url.clone(), problem: problem.into() }
+    }
+
+    async fn ask(&self) -> Result<SecretString, String> {
+        let url: Uri = self.url.parse().map_err(|_| "this is no URL".to_owned())?;
+        let bearer = self.bearer.read()?;
+        let tls = Trust::default().config().map_err(|error| error.to_string())?;
+        let connector = HttpsConnectorBuilder::new()
+            .with_tls_config(tls)
+            .https_or_http()
+            .enable_http1()
+            .build();
+        let client: Client<_, Empty<Bytes>> =
+            Client::builder(TokioExecutor::new()).build(connector);
+        let request = Request::get(url)
+            .header("accept", "application/json")
+            .header("authorization", format!("Bearer {}", bearer.expose_secret()))
+            .body(Empty::new())
+            .map_err(|error| error.to_string())?;
+        let response = client.request(request).await.map_err(|error| reason(&error))?;
+        let status = response.status();
+        if status != StatusCode::OK {
+            return Err(match status {
+                StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
+                    format!("it answered {status}; correct vc-session-manager-token in the Secret")
+                }
+                _ => format!("it answered {status}"),
+            });
+        }
+        let body = Limited::new(response.into_body(), LONGEST).collect().await;
+        let body = body.map_err(|error| error.to_string())?.to_bytes();
+        let answer: Answer = serde_json::from_slice(&body)
+            .map_err(|_| "it did not answer {\"token\": \"…\"}".to_owned())?;
+        if answer.token.is_empty() {
+            return Err("its ticket is empty; look at the service's own log".to_owned());
+        }
+        Ok(SecretString::from(answer.token))
+    }
+
+    pub(crate) fn same(&self, other: &Self) -> bool {
+        self.url == other.url
+            && match (&self.bearer, &other.bearer) {
+                (Bearer::Token(one), Bearer::Token(other)) => {
+                    one.expose_secret() == other.expose_secret()
+                }
+                (Bearer::File(one), Bearer::File(other)) => one == other,
+                _ => false,
+            }
+    }
+}
+
+impl Bearer {
+    fn read(&self) -> Result<SecretString, String> {
+        match self {
+            Self::Token(token) => Ok(token.clone()),
+            Self::File(path) => {
+                let text = fs::read_to_string(path)
+                    .map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+                Ok(SecretString::from(text.trim().to_owned()))
+            }
+        }
+    }
+}
+
+/// The innermost cause says most.
+fn reason(error: &(dyn std::error::Error + 'static)) -> String {
+    let chain = std::iter::successors(Some(error), |cause| (*cause).source());
+    chain.last().map(ToString::to_string).unwrap_or_default()
+}
