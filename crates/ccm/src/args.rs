@@ -79,7 +79,7 @@ pub const IGNORED: &[Ignored] = &[
 
 /// Connects the Nodes of a Kubernetes cluster with their virtual machines in vSphere.
 #[derive(Parser, Debug)]
-#[command(name = PROGRAM, version, max_term_width = 100)]
+#[command(name = PROGRAM, version)]
 pub struct Flags {
     /// The cloud, and what is done in it.
     #[command(flatten)]

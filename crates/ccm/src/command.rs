@@ -34,7 +34,7 @@ use daemon::{
 use kube::Client;
 use prometheus_client::registry::Registry;
 use tokio::sync::mpsc;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 use vsphere::tls::{Roots, Trust};
 
 use self::{
@@ -88,7 +88,8 @@ fn failed(text: &str) -> ExitCode {
 async fn work(line: args::Line<Flags>, environment: Environment) -> Result<(), Failure> {
     let args::Line { flags, unused } = line;
     let verbosity = telemetry::install(flags.logs.log_format, flags.logs.verbosity)?;
-    info!(version = env!("CARGO_PKG_VERSION"), ?flags, "starting");
+    info!(version = env!("CARGO_PKG_VERSION"), "starting");
+    debug!(?flags, "by these flags");
     if !unused.is_empty() {
         warn!(flags = unused.join(" "), "flags that have no effect here");
     }

@@ -291,6 +291,9 @@ pub struct Answer {
     pub wanted: bool,
 }
 
+/// Lines of help that are longer are hard to read.
+const WIDEST: usize = 100;
+
 /// A command line that was read.
 #[derive(Clone, Debug)]
 pub struct Line<P> {
@@ -312,7 +315,11 @@ pub fn read<P: Parser>(
 ) -> Result<Line<P>, Answer> {
     let ignored = IGNORED.iter().chain(ignored).map(|flag| flag.argument());
     // As in Go, the last of several equal flags counts.
-    let mut command = P::command().args(ignored).args_override_self(true);
+    let mut command = P::command().args(ignored).args_override_self(true).max_term_width(WIDEST);
+    command = command.mut_args(|argument| match value_name(&argument) {
+        Some(name) => argument.value_name(name),
+        None => argument,
+    });
     let line = command.try_get_matches_from_mut(normalized(arguments)).and_then(|matches| {
         let unused = unused(&command, &matches);
         Ok(Line { flags: P::from_arg_matches(&matches)?, unused })
@@ -322,6 +329,27 @@ pub fn read<P: Parser>(
         let text = gone(&error, removed).unwrap_or_else(|| error.render().to_string());
         Answer { text, wanted }
     })
+}
+
+/// What the help calls the value of a flag that does not say it itself; clap would repeat the flag's name.
+fn value_name(argument: &Arg) -> Option<&'static str> {
+    let name = argument.get_long()?;
+    if argument
+        .get_value_names()
+        .is_some_and(|names| names[0] != name.replace('-', "_").to_uppercase())
+    {
+        return None;
+    }
+    let ends = |ends: &[&str]| ends.iter().any(|end| name.ends_with(end));
+    match name {
+        _ if !argument.get_action().takes_values() => None,
+        _ if argument.is_require_equals_set() => Some("true|false"),
+        _ if ends(&["-ttl", "-duration", "-deadline", "-period"]) => Some("DURATION"),
+        _ if ends(&["config", "-file"]) => Some("PATH"),
+        _ if ends(&["-port"]) => Some("PORT"),
+        _ if ends(&["-paths"]) => Some("LIST"),
+        _ => Some("VALUE"),
+    }
 }
 
 /// Flags without effect are those that the help does not show.
