@@ -3,8 +3,6 @@
 //! A round looks at all Nodes whenever a Node or a vCenter changed, a little later so that changes which come
 //! together are one round; lifecycle is looked at by the clock. Plans are pure and cheap, requests are made
 //! only for differences. A Node that somebody else changed meanwhile is planned anew.
-//!
-//! How a VM was removed is not asked for yet, so with the default settings no Node is ever deleted.
 
 mod apply;
 mod evidence;
@@ -32,7 +30,7 @@ use tracing::warn;
 
 pub use self::apply::Apply;
 pub(crate) use self::apply::Hand;
-use self::apply::Kept;
+use self::{apply::Kept, evidence::Inquiry};
 use crate::{
     args::Controllers,
     discovery::{Census, Finding, Wanted},
@@ -73,6 +71,7 @@ pub(crate) struct Controller {
     /// Nodes that could not be written, and until when they are left alone.
     paused: HashMap<String, Instant>,
     history: History,
+    inquiry: Inquiry,
     /// What was last told about the lifecycle of a Node, by its name.
     told: HashMap<String, node::Event>,
 }
@@ -96,6 +95,7 @@ impl Controller {
             synced: false,
             paused: HashMap::new(),
             history: History::default(),
+            inquiry: Inquiry::default(),
             told: HashMap::new(),
         }
     }
@@ -225,10 +225,7 @@ impl Controller {
         let nodes: Vec<&Node> = self.nodes.values().collect();
         let findings: Vec<Finding<'_>> =
             nodes.iter().map(|node| observation.census.find(&Wanted::of(node))).collect();
-        let asked = nodes.iter().zip(&findings);
-        let asked: Vec<_> =
-            asked.map(|(node, finding)| evidence::gather(&snapshots, node, finding)).collect();
-        let evidence: Vec<_> = stream::iter(asked).buffered(AT_ONCE).collect().await;
+        let evidence = self.inquiry.gather(&snapshots, &nodes, &findings).await;
         let subjects: Vec<Subject<'_>> = (nodes.iter().zip(&findings).zip(evidence))
             .map(|((node, finding), evidence)| Subject { node, finding, evidence })
             .collect();

@@ -15,10 +15,8 @@
 //! What never happens, whatever the input:
 //! - a Node loses the taint of uninitialised Nodes without having a provider id;
 //! - a Node with a provider id of somebody else is changed or deleted;
-//! - a Node is deleted because somebody did not answer, or may not see.
-//!
-//! Deliberately absent, so far: reading how a VM was removed from vCenter's tasks. A Node is deleted only where
-//! [`delete_untold`](lifecycle::Settings::delete_untold) allows it without; by default none is.
+//! - a Node is deleted because somebody did not answer, or may not see;
+//! - a Node is deleted because its VM was unregistered, or nothing tells how it was removed.
 
 pub mod addresses;
 pub mod args;

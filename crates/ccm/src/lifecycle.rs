@@ -42,9 +42,6 @@ pub struct Settings {
     pub window: SignedDuration,
     /// Whether nothing is ever deleted (`SKIP_NODE_DELETION`).
     pub skip_deletion: bool,
-    /// Whether a Node goes although nothing tells how its VM was removed. Then a VM that was only
-    /// unregistered cannot be told from one that was destroyed.
-    pub delete_untold: bool,
     /// Whether Nodes whose VM is off for certain are taken out of service, so that their volumes move.
     pub out_of_service: bool,
 }
@@ -93,7 +90,6 @@ impl Default for Settings {
             most_percent: 10,
             window: SignedDuration::from_mins(10),
             skip_deletion: false,
-            delete_untold: false,
             out_of_service: false,
         }
     }
@@ -121,7 +117,12 @@ impl Decision {
                 Some(Event { warning: false, reason: "DeletingNode", message })
             }
             // These are no news: the user asked for it, or it is about to be decided.
-            Self::Refuse(Refusal::Disabled | Refusal::KeptByAnnotation | Refusal::TooEarly) => None,
+            Self::Refuse(
+                Refusal::Disabled
+                | Refusal::KeptByAnnotation
+                | Refusal::RemovalNotAsked
+                | Refusal::TooEarly,
+            ) => None,
             Self::Refuse(refusal) => {
                 let message = refusal.to_string();
                 Some(Event { warning: true, reason: refusal.reason(), message })

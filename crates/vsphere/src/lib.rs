@@ -5,12 +5,12 @@
 //! generated and have vCenter's own names ([`types`]). It knows nothing of Kubernetes.
 //!
 //! ```text
-//!   inventory   cns   vslm   policy   tags   authorization   sso        what the drivers ask for
-//!        └───────┴──────┴──────┼────────┴─────────┴───────────┘
-//!            property   watch   task                                   many objects, changes, results
-//!                      Connection                                      one session, one login at a time
-//!            session   sts   wire   tls   metrics                      who, whom, how long, how often
-//!                     soap   xml   types                               bytes
+//!   inventory   history   cns   vslm   policy   tags   authorization   sso   what the drivers ask for
+//!        └─────────┴───────┴──────┴────┼───┴────────┴───────────┴───────┘
+//!            property   watch   task                                        many objects, changes, results
+//!                      Connection                                           one session, one login at a time
+//!            session   sts   wire   tls   metrics                           who, whom, how long, how often
+//!                     soap   xml   types                                    bytes
 //! ```
 //!
 //! # What a connection promises
@@ -128,6 +128,7 @@ pub mod connection;
 pub mod endpoint;
 pub mod error;
 pub mod fault;
+pub mod history;
 mod http;
 pub mod inventory;
 mod login;

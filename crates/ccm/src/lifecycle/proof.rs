@@ -3,7 +3,7 @@
 use std::{collections::HashSet, fmt};
 
 use jiff::Timestamp;
-use vsphere::inventory::Uuid;
+use vsphere::{history, inventory::Uuid};
 
 use crate::{
     discovery::Absence,
@@ -34,16 +34,27 @@ pub enum Reference {
     Gone,
 }
 
-/// How a VM was removed, by the tasks or events of vCenter.
+/// How a VM was removed, by the records of vCenter.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Removal {
-    /// They do not tell.
+    /// Nobody asked, or there is no answer yet.
     #[default]
+    NotAsked,
+    /// They do not tell.
     Untold,
     /// With its disks.
     Destroyed,
     /// From the inventory only: it may come back.
     Unregistered,
+}
+
+impl From<history::Removal> for Removal {
+    fn from(removal: history::Removal) -> Self {
+        match removal {
+            history::Removal::Destroyed => Self::Destroyed,
+            history::Removal::Unregistered => Self::Unregistered,
+        }
+    }
 }
 
 /// That a VM is gone, with what shows it.
@@ -55,8 +66,6 @@ pub struct Proof {
     pub identity: Identity,
     /// The vCenters that all answered that they do not have it.
     pub vcenters: Vec<String>,
-    /// How it was removed.
-    pub removal: Removal,
 }
 
 /// Why a Node stays although no VM was found.
@@ -82,7 +91,8 @@ pub enum Refusal {
     NotAsked,
     /// The object is still there.
     #[error(
-        "the VM {0} was not found, but vCenter still has it: it may be inaccessible or orphaned"
+        "the VM {0} was not found, but vCenter still has it: it may be inaccessible or orphaned, or the user may \
+         not see it any more"
     )]
     StillThere(String),
     /// It may come back.
@@ -91,10 +101,13 @@ pub enum Refusal {
          not to come back"
     )]
     Unregistered(String),
+    /// It will be known soon.
+    #[error("vCenter is being asked how the VM was removed")]
+    RemovalNotAsked,
     /// Nobody knows what happened.
     #[error(
-        "vCenter does not tell whether the VM {0} was destroyed or only unregistered; delete the Node by hand \
-         if it is gone"
+        "vCenter has no record that the user may see of how the VM {0} was removed, so it may only be \
+         unregistered; delete the Node by hand if it is gone"
     )]
     RemovalUntold(String),
     /// The user may simply not see it.
@@ -149,11 +162,10 @@ pub(super) fn prove(
         return Err(Refusal::NoSight(identity.folder.unwrap_or_default()));
     }
     match removal {
+        Removal::NotAsked => Err(Refusal::RemovalNotAsked),
+        Removal::Untold => Err(Refusal::RemovalUntold(identity.vm)),
         Removal::Unregistered => Err(Refusal::Unregistered(identity.vm)),
-        Removal::Untold if !settings.delete_untold => Err(Refusal::RemovalUntold(identity.vm)),
-        Removal::Destroyed | Removal::Untold => {
-            Ok(Proof { uuid, identity, vcenters: absence.vcenters.clone(), removal })
-        }
+        Removal::Destroyed => Ok(Proof { uuid, identity, vcenters: absence.vcenters.clone() }),
     }
 }
 
@@ -168,6 +180,7 @@ impl Refusal {
             Self::NotAsked => "NotAsked",
             Self::StillThere(_) => "VmStillThere",
             Self::Unregistered(_) => "VmUnregistered",
+            Self::RemovalNotAsked => "RemovalNotAsked",
             Self::RemovalUntold(_) => "RemovalUntold",
             Self::NoSight(_) => "NoSight",
             Self::TooEarly => "TooEarly",
@@ -178,8 +191,8 @@ impl Refusal {
 
 impl fmt::Display for Proof {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { uuid, identity, vcenters, removal: _ } = self;
-        let vcenters = vcenters.join(", ");
-        write!(f, "the VM {} with the BIOS UUID {uuid} does not exist in {vcenters}", identity.vm)
+        let Self { uuid, identity, vcenters } = self;
+        let (vm, vcenters) = (&identity.vm, vcenters.join(", "));
+        write!(f, "the VM {vm} with the BIOS UUID {uuid} was destroyed and is not in {vcenters}")
     }
 }

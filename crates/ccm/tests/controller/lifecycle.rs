@@ -1,12 +1,129 @@
-//! Nodes whose VMs are off.
+//! Nodes whose VMs are off, and Nodes whose VMs are gone.
+//!
+//! That a Node stays is shown by what happens besides: an event that says why, or another Node that goes.
+
+use std::time::Duration;
 
 use ccm::{Options, lifecycle::Settings};
 use jiff::SignedDuration;
-use k8s_openapi::api::core::v1::Event;
+use k8s_openapi::api::core::v1::{Event, Node};
 use kube::{Api, api::ListParams};
-use lab::{Wait, until, vcenter::Power};
+use lab::{
+    ControlPlane, VCenter, VCenterSpec, Wait, until,
+    vcenter::{ADMINISTRATOR, Fault, HttpFault, HttpFaultKind, Power},
+};
+use vsphere::{
+    connection::Connection,
+    object,
+    session::Credentials,
+    tls::{Roots, Trust},
+    types::{ManagedEntity, Permission},
+};
 
-use crate::cluster::{BOUND, Cluster, Running, SHUTDOWN, UUIDS, has_taint, is_initialised};
+use crate::cluster::{
+    BOUND, Cluster, Running, SHUTDOWN, UUIDS, condition, has_taint, is_initialised,
+};
+
+const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
+/// A proof counts again when vCenter was asked again, half a minute later.
+const LONG_BOUND: Duration = Duration::from_secs(150);
+/// More often than anything is asked in a test.
+const ALWAYS: u32 = 1_000_000;
+
+object! {
+    /// Whatever VMs are in.
+    struct Place: ManagedEntity { name: String = "name" }
+}
+
+/// No waiting, where waiting is not what is tested.
+fn hasty() -> Settings {
+    Settings { checks: 2, grace: SignedDuration::from_secs(1), ..Settings::default() }
+}
+
+fn run(cluster: &Cluster, lifecycle: Settings) -> Running {
+    let patience = SignedDuration::from_secs(1);
+    let options = Options { lifecycle, patience, ..Options::default() };
+    Running::start(cluster.plane.client(), cluster.config(Vec::new()), options)
+}
+
+/// A cluster with the Nodes of the default world, initialised; they are not ready.
+async fn two_nodes(lifecycle: Settings) -> (Cluster, Running) {
+    let cluster = Cluster::start().await;
+    cluster.register("node-1", UUIDS[0], None).await;
+    cluster.register("node-2", UUIDS[1], None).await;
+    let running = run(&cluster, lifecycle);
+    cluster.until("node-1", "initialised", is_initialised).await;
+    cluster.until("node-2", "initialised", is_initialised).await;
+    (cluster, running)
+}
+
+/// The reasons of all events about a Node.
+async fn reasons(cluster: &Cluster, node: &str) -> Result<Vec<String>, kube::Error> {
+    let events: Api<Event> = Api::namespaced(cluster.plane.client(), "default");
+    let all = events.list(&ListParams::default()).await?.items;
+    let of_node = all.into_iter().filter(|one| one.involved_object.name.as_deref() == Some(node));
+    Ok(of_node.filter_map(|event| event.reason).collect())
+}
+
+async fn until_told(cluster: &Cluster, node: &str, reason: &str) {
+    let waited = until("an event that says why", LONG_BOUND, || async {
+        let reasons = reasons(cluster, node).await?;
+        let told = reasons.iter().any(|one| one == reason);
+        Ok(if told { Wait::Done(()) } else { Wait::NotYet(format!("{reasons:?}")) })
+    });
+    waited.await.unwrap();
+}
+
+async fn until_deleted(cluster: &Cluster, node: &str) {
+    let waited = until("the Node is deleted", LONG_BOUND, || async {
+        let gone = cluster.nodes.get_opt(node).await?.is_none();
+        let reasons = reasons(cluster, node).await?;
+        Ok(if gone { Wait::Done(()) } else { Wait::NotYet(format!("{reasons:?}")) })
+    });
+    waited.await.unwrap();
+}
+
+async fn exists(cluster: &Cluster, node: &str) -> bool {
+    cluster.nodes.get_opt(node).await.unwrap().is_some()
+}
+
+/// How often vCenter was asked something.
+async fn calls(cluster: &Cluster, method: &str) -> u64 {
+    let state = cluster.vcenter.control().state_as_json().await.unwrap();
+    let counts = state["calls"]["calls"].as_array().unwrap();
+    let of_method = counts.iter().filter(|count| count["method"] == method);
+    of_method.filter_map(|count| count["count"].as_u64()).sum()
+}
+
+/// Waits until vCenter was asked whether VMs exist in this many more rounds.
+async fn until_asked(cluster: &Cluster, rounds: u64) {
+    let before = calls(cluster, "HasPrivilegeOnEntities").await;
+    let waited = until("more rounds", BOUND, || async {
+        let more = calls(cluster, "HasPrivilegeOnEntities").await - before;
+        Ok(if more >= rounds { Wait::Done(()) } else { Wait::NotYet(format!("{more}")) })
+    });
+    waited.await.unwrap();
+}
+
+/// Takes all rights on everything of this name from the user of the manager.
+async fn hide(vcenter: &VCenter, name: &str) {
+    let credentials = Credentials::password(ADMINISTRATOR.0, ADMINISTRATOR.1);
+    let mut settings =
+        vsphere::connection::Settings::new(vcenter.url().parse().unwrap(), credentials);
+    settings.trust =
+        Trust::Verify { roots: Roots::File(vcenter.authority().to_owned()), thumbprint: None };
+    let administrator = Connection::new(&settings).unwrap();
+    let roles = administrator.authorization().roles().await.unwrap();
+    let role_id = roles.iter().find(|role| role.name == "NoAccess").unwrap().role_id;
+    let principal = "VSPHERE.LOCAL\\cpi".to_owned();
+    let none = Permission { principal, role_id, propagate: true, ..Permission::default() };
+    let places: Vec<Place> = administrator.list().await.unwrap();
+    for place in places.into_iter().filter(|place| place.name == name) {
+        let authorization = administrator.authorization();
+        authorization.set_permission(&place.reference, none.clone()).await.unwrap();
+    }
+    administrator.close().await;
+}
 
 #[tokio::test]
 async fn a_node_that_is_not_ready_because_its_vm_is_off_is_tainted_until_it_is_back() {
@@ -17,7 +134,9 @@ async fn a_node_that_is_not_ready_because_its_vm_is_off_is_tainted_until_it_is_b
     cluster.until("node-1", "initialised", is_initialised).await;
     cluster.vcenter.control().power("node-1", Power::Off).await.unwrap();
     cluster.ready("node-1", false).await;
-    cluster.until("node-1", "tainted", |node| has_taint(node, SHUTDOWN)).await;
+    let tainted = |node: &Node| has_taint(node, SHUTDOWN);
+    let node = cluster.until("node-1", "tainted", tainted).await;
+    assert!(!has_taint(&node, OUT_OF_SERVICE), "nobody asked for that");
     cluster.vcenter.control().power("node-1", Power::On).await.unwrap();
     cluster.ready("node-1", true).await;
     let back = |node: &_| !has_taint(node, SHUTDOWN) && is_initialised(node);
@@ -26,47 +145,160 @@ async fn a_node_that_is_not_ready_because_its_vm_is_off_is_tainted_until_it_is_b
 }
 
 #[tokio::test]
-async fn a_node_whose_vm_is_gone_stays_and_says_why() {
+async fn a_node_is_out_of_service_only_while_its_vm_is_off_for_certain() {
     let cluster = Cluster::start().await;
     cluster.register("node-1", UUIDS[0], None).await;
-    let running = cluster.run();
+    let running = run(&cluster, Settings { out_of_service: true, ..Settings::default() });
     cluster.until("node-1", "initialised", is_initialised).await;
-    cluster.vcenter.control().unregister("node-1").await.unwrap();
-    let events: Api<Event> = Api::namespaced(cluster.plane.client(), "default");
-    until("an event that says why", BOUND, || async {
-        let all = events.list(&ListParams::default()).await?.items;
-        let reasons: Vec<_> = all.into_iter().filter_map(|event| event.reason).collect();
-        let told = reasons.iter().any(|reason| reason == "RemovalUntold");
-        Ok(if told { Wait::Done(()) } else { Wait::NotYet(format!("{reasons:?}")) })
-    })
-    .await
-    .unwrap();
-    assert!(cluster.nodes.get_opt("node-1").await.unwrap().is_some());
+    let control = cluster.vcenter.control();
+    control.power("node-1", Power::Off).await.unwrap();
+    let both = |node: &_| has_taint(node, SHUTDOWN) && has_taint(node, OUT_OF_SERVICE);
+    let node = cluster.until("node-1", "both taints", both).await;
+    let taints = node.spec.unwrap().taints.unwrap();
+    let taint = taints.iter().find(|taint| taint.key == OUT_OF_SERVICE).unwrap();
+    assert_eq!(taint.effect, "NoExecute");
+    // A host that does not answer may run the VM after all.
+    control.connect_host("esx-1.lab.example", false).await.unwrap();
+    let shut_down = |node: &_| has_taint(node, SHUTDOWN) && !has_taint(node, OUT_OF_SERVICE);
+    cluster.until("node-1", "in service, because nobody knows", shut_down).await;
+    control.connect_host("esx-1.lab.example", true).await.unwrap();
+    cluster.until("node-1", "out of service again", both).await;
+    // The kubelet says nothing yet, but volumes must not move while the VM runs.
+    control.power("node-1", Power::On).await.unwrap();
+    cluster.until("node-1", "in service, because it runs", shut_down).await;
+    cluster.ready("node-1", true).await;
+    let free = |node: &_| !has_taint(node, SHUTDOWN) && !has_taint(node, OUT_OF_SERVICE);
+    cluster.until("node-1", "free of taints", free).await;
     running.stop().await;
 }
 
 #[tokio::test]
-async fn a_node_whose_vm_is_gone_is_deleted_where_nobody_needs_to_tell_how() {
-    let cluster = Cluster::start().await;
-    cluster.register("node-1", UUIDS[0], None).await;
-    cluster.register("node-2", UUIDS[1], None).await;
-    let lifecycle = Settings {
-        delete_untold: true,
-        checks: 1,
-        grace: SignedDuration::ZERO,
-        ..Settings::default()
-    };
-    let options = Options { lifecycle, ..Options::default() };
-    let running = Running::start(cluster.plane.client(), cluster.config(Vec::new()), options);
-    cluster.until("node-1", "initialised", is_initialised).await;
-    cluster.until("node-2", "initialised", is_initialised).await;
+async fn a_node_whose_vm_was_destroyed_is_deleted_and_says_so() {
+    let (cluster, running) = two_nodes(hasty()).await;
+    assert_eq!(calls(&cluster, "CreateCollectorForTasks").await, 0, "all is well");
+    cluster.vcenter.control().delete("node-1").await.unwrap();
+    until_deleted(&cluster, "node-1").await;
+    until_told(&cluster, "node-1", "DeletingNode").await;
+    // Nothing was refused on the way: that would have worried somebody.
+    let told = reasons(&cluster, "node-1").await.unwrap();
+    assert!(!told.iter().any(|reason| reason.starts_with("Removal")), "{told:?}");
+    assert!(exists(&cluster, "node-2").await);
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_ready_node_stays_though_its_vm_was_destroyed() {
+    let (cluster, running) = two_nodes(hasty()).await;
+    cluster.ready("node-1", true).await;
+    cluster.vcenter.control().delete("node-1").await.unwrap();
+    let unfound = |node: &_| condition(node, "VSphereReady").as_deref() != Some("True");
+    cluster.until("node-1", "a condition that says so", unfound).await;
+    assert_eq!(calls(&cluster, "HasPrivilegeOnEntities").await, 0);
+    cluster.ready("node-1", false).await;
+    until_deleted(&cluster, "node-1").await;
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_node_whose_vm_was_unregistered_stays_and_vcenter_is_asked_for_it_once() {
+    let (cluster, running) = two_nodes(hasty()).await;
     cluster.vcenter.control().unregister("node-1").await.unwrap();
-    until("the Node is deleted", BOUND, || async {
-        let gone = cluster.nodes.get_opt("node-1").await?.is_none();
-        Ok(if gone { Wait::Done(()) } else { Wait::NotYet("it is there".to_owned()) })
-    })
-    .await
-    .unwrap();
-    assert!(cluster.nodes.get_opt("node-2").await.unwrap().is_some());
+    until_told(&cluster, "node-1", "VmUnregistered").await;
+    until_asked(&cluster, 3).await;
+    assert_eq!(calls(&cluster, "CreateCollectorForTasks").await, 1);
+    assert_eq!(calls(&cluster, "DestroyCollector").await, 1);
+    assert!(exists(&cluster, "node-1").await);
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_node_stays_while_vcenter_does_not_tell_how_its_vm_was_removed() {
+    let (cluster, running) = two_nodes(hasty()).await;
+    let silent = Fault::next("CreateCollectorForTasks", "NoPermission");
+    let control = cluster.vcenter.control();
+    control.fail(&Fault { count: ALWAYS, ..silent }).await.unwrap();
+    control.delete("node-1").await.unwrap();
+    until_asked(&cluster, 3).await;
+    let asked = calls(&cluster, "CreateCollectorForTasks").await;
+    assert_eq!(asked, 1, "it is not asked at once again");
+    // That is told after the second time, half a minute later.
+    until_told(&cluster, "node-1", "RemovalUntold").await;
+    assert!(exists(&cluster, "node-1").await);
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_node_whose_vm_the_user_may_not_see_any_more_stays_though_it_is_destroyed_then() {
+    let (cluster, running) = two_nodes(hasty()).await;
+    // The folder and the resource pool of both.
+    hide(&cluster.vcenter, "k8s").await;
+    // A watch that has seen a VM is not told of this; the next one is.
+    cluster.vcenter.control().expire_sessions().await.unwrap();
+    until_told(&cluster, "node-1", "VmStillThere").await;
+    cluster.vcenter.control().delete("node-1").await.unwrap();
+    until_told(&cluster, "node-1", "NoSight").await;
+    assert!(exists(&cluster, "node-1").await);
+    assert!(exists(&cluster, "node-2").await);
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn an_outage_of_vcenter_deletes_nothing_and_the_proof_begins_anew_after_it() {
+    let (cluster, running) = two_nodes(Settings { checks: 3, ..hasty() }).await;
+    let control = cluster.vcenter.control();
+    control.delete("node-1").await.unwrap();
+    until_asked(&cluster, 2).await;
+    let kind = HttpFaultKind::Status { status: 503 };
+    let outage = HttpFault { path: "/sdk".to_owned(), method: None, kind, count: ALWAYS };
+    control.break_http(&outage).await.unwrap();
+    for name in ["node-1", "node-2"] {
+        let unknown = |node: &_| condition(node, "VSphereReady").as_deref() == Some("Unknown");
+        cluster.until(name, "a condition that says so", unknown).await;
+    }
+    let before = calls(&cluster, "HasPrivilegeOnEntities").await;
+    assert!(exists(&cluster, "node-1").await);
+    control.disarm().await.unwrap();
+    until_deleted(&cluster, "node-1").await;
+    let checks = calls(&cluster, "HasPrivilegeOnEntities").await - before;
+    assert!(checks >= 3, "{checks}");
+    assert!(exists(&cluster, "node-2").await);
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_node_whose_host_and_storage_are_lost_stays_while_another_goes() {
+    let (cluster, running) = two_nodes(hasty()).await;
+    let control = cluster.vcenter.control();
+    control.reach_datastore("shared-1", false).await.unwrap();
+    control.connect_host("esx-1.lab.example", false).await.unwrap();
+    control.delete("node-2").await.unwrap();
+    until_deleted(&cluster, "node-2").await;
+    let node = cluster.nodes.get("node-1").await.unwrap();
+    assert!(node.metadata.deletion_timestamp.is_none(), "{node:?}");
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn nodes_stay_when_too_many_vms_are_destroyed_at_once() {
+    let spec = VCenterSpec { generated_vms: 2, ..VCenterSpec::default() };
+    let (plane, vcenter) = tokio::try_join!(ControlPlane::start(), VCenter::start(&spec)).unwrap();
+    let nodes = Api::all(plane.client());
+    let cluster = Cluster { plane, vcenter, nodes };
+    let names = ["node-1", "node-2", "generated-00001", "generated-00002"];
+    for name in names {
+        // By its name: nobody knows the ids of VMs that are made up.
+        cluster.register(name, "", None).await;
+    }
+    let running = run(&cluster, hasty());
+    for name in names {
+        cluster.until(name, "initialised", is_initialised).await;
+    }
+    let control = cluster.vcenter.control();
+    tokio::try_join!(control.delete("node-1"), control.delete("generated-00001")).unwrap();
+    until_told(&cluster, "node-1", "TooManyDeletions").await;
+    until_told(&cluster, "generated-00001", "TooManyDeletions").await;
+    for name in names {
+        assert!(exists(&cluster, name).await, "{name}");
+    }
     running.stop().await;
 }

@@ -96,7 +96,7 @@ fn a_node_goes_when_all_of_the_proof_held_for_long_enough() {
     assert_eq!((event.warning, event.reason), (false, "DeletingNode"));
     assert_eq!(
         proof.to_string(),
-        format!("the VM vm-1 with the BIOS UUID {UUID} does not exist in east")
+        format!("the VM vm-1 with the BIOS UUID {UUID} was destroyed and is not in east")
     );
 }
 
@@ -113,6 +113,7 @@ fn a_node_stays_when_any_part_of_the_proof_is_missing() {
     check(Evidence { reference: Reference::Exists, ..GONE }, "VmStillThere");
     check(Evidence { removal: Removal::Unregistered, ..GONE }, "VmUnregistered");
     check(Evidence { removal: Removal::Untold, ..GONE }, "RemovalUntold");
+    check(Evidence { removal: Removal::NotAsked, ..GONE }, "RemovalNotAsked");
     check(Evidence { folder_seen: false, ..GONE }, "NoSight");
 }
 
@@ -155,16 +156,6 @@ fn a_node_without_provider_id_or_record_stays() {
 fn a_ready_node_stays_whatever_vcenter_says() {
     let node = ours("True", json!({}));
     assert_eq!(in_the_end(&node, absent, GONE, &Settings::default()), Decision::Keep);
-}
-
-#[test]
-fn how_a_vm_went_may_be_unknown_on_request() {
-    let node = ours("Unknown", json!({}));
-    let settings = Settings { delete_untold: true, ..Settings::default() };
-    let untold = Evidence { removal: Removal::Untold, ..GONE };
-    assert!(matches!(in_the_end(&node, absent, untold, &settings), Decision::Delete(_)));
-    let unregistered = Evidence { removal: Removal::Unregistered, ..GONE };
-    assert!(matches!(in_the_end(&node, absent, unregistered, &settings), Decision::Refuse(_)));
 }
 
 /// The decisions about one Node over checks: second, when vCenter answered (or nothing), ready.

@@ -5,16 +5,22 @@
 use jiff::Timestamp;
 
 use super::kinds::{
-    AuthorizationManager, ContainerView, Datacenter, Datastore, Folder, HostDateTimeSystem,
-    HostSystem, ListView, ManagedEntity, ManagedObject, OptionManager, PropertyCollector,
-    PropertyFilter, SearchIndex, ServiceInstance, SessionManager, Task, TaskManager, UserDirectory,
-    View, ViewManager, VirtualMachine,
+    AuthorizationManager, ContainerView, Datacenter, Datastore, Folder, HistoryCollector,
+    HostDateTimeSystem, HostSystem, ListView, ManagedEntity, ManagedObject, OptionManager,
+    PropertyCollector, PropertyFilter, SearchIndex, ServiceInstance, SessionManager, Task,
+    TaskHistoryCollector, TaskManager, UserDirectory, View, ViewManager, VirtualMachine,
 };
 use crate::fault::Fault;
 use crate::reference::Ref;
 use crate::xml::{Raw, Value};
 
 crate::xml::text_enum! {
+    TaskFilterSpecTimeOption {
+        QueuedTime = "queuedTime",
+        StartedTime = "startedTime",
+        CompletedTime = "completedTime",
+    }
+
     TaskInfoState {
         Queued = "queued",
         Running = "running",
@@ -241,6 +247,17 @@ crate::xml::data! {
         authorization_manager: Option<Ref<AuthorizationManager>> = "authorizationManager",
         task_manager: Option<Ref<TaskManager>> = "taskManager",
         search_index: Option<Ref<SearchIndex>> = "searchIndex",
+    }
+
+    TaskFilterSpec {
+        time: Option<TaskFilterSpecByTime> = "time",
+        state: Vec<TaskInfoState> = "state",
+    }
+
+    TaskFilterSpecByTime {
+        time_type: TaskFilterSpecTimeOption = "timeType",
+        begin_time: Option<Timestamp> = "beginTime",
+        end_time: Option<Timestamp> = "endTime",
     }
 
     TaskInfo {
@@ -475,6 +492,16 @@ crate::xml::method! {
     QueryDateTime = "QueryDateTime" on HostDateTimeSystem at Vim {} -> Timestamp
 
     CancelTask = "CancelTask" on Task at Vim {} -> ()
+
+    CreateCollectorForTasks = "CreateCollectorForTasks" on TaskManager at Vim {
+        filter: TaskFilterSpec = "filter",
+    } -> Ref<TaskHistoryCollector>
+
+    ReadNextTasks = "ReadNextTasks" on TaskHistoryCollector at Vim {
+        max_count: i32 = "maxCount",
+    } -> Vec<TaskInfo>
+
+    DestroyCollector = "DestroyCollector" on HistoryCollector at Vim {} -> ()
 
     AddAuthorizationRole = "AddAuthorizationRole" on AuthorizationManager at Vim {
         name: String = "name",

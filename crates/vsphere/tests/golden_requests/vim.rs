@@ -4,18 +4,20 @@ use vsphere::{
     reference::Ref,
     types::{
         AddAuthorizationRole, AnySelectionSpec, AuthorizationManager, CancelTask, CloneSession,
-        ContainerView, ContinueRetrievePropertiesEx, CreateContainerView, CreateFilter,
-        CreateListView, CreatePropertyCollector, CurrentTime, Datacenter, Datastore, DestroyView,
-        FetchUserPrivilegeOnEntities, FindAllByDnsName, FindAllByIp, FindAllByUuid,
-        FindByInventoryPath, FindByUuid, Folder, HasPrivilegeOnEntities,
+        ContainerView, ContinueRetrievePropertiesEx, CreateCollectorForTasks, CreateContainerView,
+        CreateFilter, CreateListView, CreatePropertyCollector, CurrentTime, Datacenter, Datastore,
+        DestroyCollector, DestroyView, FetchUserPrivilegeOnEntities, FindAllByDnsName, FindAllByIp,
+        FindAllByUuid, FindByInventoryPath, FindByUuid, Folder, HasPrivilegeOnEntities,
         HasUserPrivilegeOnEntities, HostDateTimeSystem, HostSystem, ListView, Login, LoginByToken,
         Logout, ManagedEntity, ModifyListView, ObjectSpec, OptionValue, Permission, PowerOffVm,
-        PowerOnVm, PropertyCollector, PropertyFilterSpec, PropertySpec, QueryDateTime, ReconfigVm,
-        RemoveAuthorizationRole, RemoveEntityPermission, RetrieveAllPermissions,
-        RetrieveEntityPermissions, RetrieveOptions, RetrievePropertiesEx, RetrieveServiceContent,
-        SearchIndex, ServiceInstance, SessionManager, SetEntityPermissions, ShutdownGuest, Task,
-        TraversalSpec, UpdateAuthorizationRole, UpgradeVm, ViewManager, VirtualMachine,
-        VirtualMachineConfigSpec, WaitForUpdatesEx, WaitOptions,
+        PowerOnVm, PropertyCollector, PropertyFilterSpec, PropertySpec, QueryDateTime,
+        ReadNextTasks, ReconfigVm, RemoveAuthorizationRole, RemoveEntityPermission,
+        RetrieveAllPermissions, RetrieveEntityPermissions, RetrieveOptions, RetrievePropertiesEx,
+        RetrieveServiceContent, SearchIndex, ServiceInstance, SessionManager, SetEntityPermissions,
+        ShutdownGuest, Task, TaskFilterSpec, TaskFilterSpecByTime, TaskFilterSpecTimeOption,
+        TaskHistoryCollector, TaskInfoState, TaskManager, TraversalSpec, UpdateAuthorizationRole,
+        UpgradeVm, ViewManager, VirtualMachine, VirtualMachineConfigSpec, WaitForUpdatesEx,
+        WaitOptions,
     },
 };
 
@@ -24,8 +26,18 @@ use crate::request;
 const UUID: &str = "4230b1a0-5eed-4000-8000-000000000001";
 
 pub(crate) fn requests() -> Vec<(&'static str, String)> {
-    [sessions(), views(), properties(), search(), machines(), roles(), permissions(), privileges()]
-        .concat()
+    [
+        sessions(),
+        views(),
+        properties(),
+        search(),
+        machines(),
+        past_tasks(),
+        roles(),
+        permissions(),
+        privileges(),
+    ]
+    .concat()
 }
 
 fn texts(texts: &[&str]) -> Vec<String> {
@@ -172,6 +184,23 @@ fn machines() -> Vec<(&'static str, String)> {
         ("ShutdownGuest", request(&vm, &ShutdownGuest {})),
         ("QueryDateTime", request(&clock, &QueryDateTime {})),
         ("CancelTask", request(&Ref::<Task>::new("task-1"), &CancelTask {})),
+    ]
+}
+
+fn past_tasks() -> Vec<(&'static str, String)> {
+    let collector = Ref::<TaskHistoryCollector>::new("collector-1");
+    let time = TaskFilterSpecByTime {
+        time_type: TaskFilterSpecTimeOption::CompletedTime,
+        begin_time: Some("2026-11-16T04:00:00Z".parse().unwrap()),
+        end_time: None,
+    };
+    let filter = TaskFilterSpec { time: Some(time), state: vec![TaskInfoState::Success] };
+    let create = CreateCollectorForTasks { filter };
+    let manager = Ref::<TaskManager>::new("TaskManager");
+    vec![
+        ("CreateCollectorForTasks", request(&manager, &create)),
+        ("ReadNextTasks", request(&collector, &ReadNextTasks { max_count: 500 })),
+        ("DestroyCollector", request(&collector, &DestroyCollector {})),
     ]
 }
 

@@ -5,6 +5,7 @@
 mod authorization;
 mod cns;
 mod connection;
+mod history;
 mod inventory;
 mod leak;
 mod policy;

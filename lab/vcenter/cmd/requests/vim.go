@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"net/url"
+	"time"
 
 	"github.com/vmware/govmomi/object"
 	"github.com/vmware/govmomi/property"
@@ -167,6 +168,25 @@ var machineOperations = []operation{
 	}},
 	{"CancelTask", "CancelTask", func(ctx context.Context, c *clients) error {
 		return object.NewTask(c.vim, ref("Task", "task-1")).Cancel(ctx)
+	}},
+	{"CreateCollectorForTasks", "CreateCollectorForTasks", func(ctx context.Context, c *clients) error {
+		begin := time.Date(2026, 11, 16, 4, 0, 0, 0, time.UTC)
+		_, err := methods.CreateCollectorForTasks(ctx, c.vim, &types.CreateCollectorForTasks{
+			This: ref("TaskManager", "TaskManager"),
+			Filter: types.TaskFilterSpec{
+				Time:  &types.TaskFilterSpecByTime{TimeType: types.TaskFilterSpecTimeOptionCompletedTime, BeginTime: &begin},
+				State: []types.TaskInfoState{types.TaskInfoStateSuccess},
+			},
+		})
+		return err
+	}},
+	{"ReadNextTasks", "ReadNextTasks", func(ctx context.Context, c *clients) error {
+		_, err := methods.ReadNextTasks(ctx, c.vim, &types.ReadNextTasks{This: ref("TaskHistoryCollector", "collector-1"), MaxCount: 500})
+		return err
+	}},
+	{"DestroyCollector", "DestroyCollector", func(ctx context.Context, c *clients) error {
+		_, err := methods.DestroyCollector(ctx, c.vim, &types.DestroyCollector{This: ref("TaskHistoryCollector", "collector-1")})
+		return err
 	}},
 }
 

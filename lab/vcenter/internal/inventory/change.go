@@ -130,10 +130,28 @@ func (inv *Inventory) Unregister(vm *simulator.VirtualMachine) error {
 	if err := inv.SetPower(vm, "off"); err != nil {
 		return err
 	}
+	if fault := inv.TakeOut(vm); fault != nil {
+		return wrong("vm", "vCenter refuses to unregister it: %T", fault)
+	}
+	return nil
+}
+
+// TakeOut unregisters a VM that does not run. For clients that is no task, but vCenter records one.
+func (inv *Inventory) TakeOut(vm *simulator.VirtualMachine) types.BaseMethodFault {
 	ctx := inv.newContext()
-	var answer soap.HasFault
-	ctx.WithLock(vm, func() { answer = vm.UnregisterVM(ctx, &types.UnregisterVM{This: vm.Self}) })
-	return failed(answer)
+	task := simulator.CreateTask(vm, "unregister", func(*simulator.Task) (types.AnyType, types.BaseMethodFault) {
+		answer := vm.UnregisterVM(ctx, &types.UnregisterVM{This: vm.Self})
+		if fault := answer.Fault(); fault != nil {
+			return nil, fault.VimFault().(types.BaseMethodFault)
+		}
+		return nil, nil
+	})
+	task.Info.Name = "UnregisterVM"
+	task.RunBlocking(ctx)
+	if task.Info.Error != nil {
+		return task.Info.Error.Fault
+	}
+	return nil
 }
 
 // Delete destroys a VM, which is powered off first, or a datastore that no VM uses.

@@ -14,7 +14,7 @@ import (
 // onMachine tells the calls on a VM that the library lacks or only pretends to do.
 func onMachine(m *simulator.Method) bool {
 	switch m.Name {
-	case "AttachDisk_Task", "DetachDisk_Task", "MigrateVM_Task":
+	case "AttachDisk_Task", "DetachDisk_Task", "MigrateVM_Task", "UnregisterVM":
 		return true
 	}
 	return false
@@ -28,6 +28,22 @@ func (s *standIn) AttachDiskTask(ctx *simulator.Context, req *types.AttachDisk_T
 // DetachDiskTask takes a first-class disk off a VM.
 func (s *standIn) DetachDiskTask(ctx *simulator.Context, req *types.DetachDisk_Task) soap.HasFault {
 	return &methods.DetachDisk_TaskBody{Res: &types.DetachDisk_TaskResponse{Returnval: s.cns.DetachDisk(ctx, req)}}
+}
+
+// UnregisterVM takes a VM out of the inventory and leaves the record that the library forgets.
+func (s *standIn) UnregisterVM(req *types.UnregisterVM) soap.HasFault {
+	body := new(methods.UnregisterVMBody)
+	vm, ok := s.vim.Get(req.This).(*simulator.VirtualMachine)
+	if !ok {
+		body.Fault_ = simulator.Fault("", &types.ManagedObjectNotFound{Obj: req.This})
+		return body
+	}
+	if fault := s.site.TakeOut(vm); fault != nil {
+		body.Fault_ = simulator.Fault("", fault)
+		return body
+	}
+	body.Res = new(types.UnregisterVMResponse)
+	return body
 }
 
 // MigrateVMTask is a vMotion asked for by a client.

@@ -17,6 +17,7 @@ import (
 	"vsphere-drivers.example/lab/vcenter/internal/authz/sso"
 	"vsphere-drivers.example/lab/vcenter/internal/cns"
 	"vsphere-drivers.example/lab/vcenter/internal/disks"
+	"vsphere-drivers.example/lab/vcenter/internal/history"
 	"vsphere-drivers.example/lab/vcenter/internal/pbm"
 	"vsphere-drivers.example/lab/vcenter/internal/rest"
 	"vsphere-drivers.example/lab/vcenter/internal/strict"
@@ -31,6 +32,7 @@ type services struct {
 	cns      *cns.Manager
 	vsan     *clusterConfigSystem
 	disks    *disks.Disks
+	tasks    *history.Tasks
 }
 
 // CNS is the state of volumes.
@@ -49,6 +51,13 @@ func (v *VCenter) install(home string) error {
 			return err
 		}
 	}
+	v.services.tasks = history.Install(v.Vim, history.Config{
+		Now:  v.Clock.Now,
+		Root: v.services.access.Root(),
+		Sees: func(user string, ref types.ManagedObjectReference) bool {
+			return v.services.access.Allowed(user, ref, "System.View")
+		},
+	})
 	v.services.vsan = v.newClusterConfigSystem()
 	if err := v.installVolumes(home); err != nil {
 		return err

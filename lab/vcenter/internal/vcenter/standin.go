@@ -9,6 +9,7 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 
 	"vsphere-drivers.example/lab/vcenter/internal/cns"
+	"vsphere-drivers.example/lab/vcenter/internal/history"
 	"vsphere-drivers.example/lab/vcenter/internal/inventory"
 )
 
@@ -21,12 +22,13 @@ type standIn struct {
 	vim   *simulator.Registry
 	site  *inventory.Inventory
 	cns   *cns.Manager
+	tasks *history.Tasks
 }
 
 var standInRef = types.ManagedObjectReference{Type: "SimulatorStandIn", Value: "stand-in"}
 
 func newStandIn(v *VCenter) *standIn {
-	return &standIn{mo.ServiceInstance{Self: standInRef}, v.Clock, v.Vim, v.Inventory, v.services.cns}
+	return &standIn{mo.ServiceInstance{Self: standInRef}, v.Clock, v.Vim, v.Inventory, v.services.cns, v.services.tasks}
 }
 
 // redirect sends a call to the stand-in where that is needed. The library looks the object up again after the hook, by
@@ -37,6 +39,7 @@ func (v *VCenter) redirect(ctx *simulator.Context, m *simulator.Method) mo.Refer
 	}
 	switch {
 	case m.Name == "CurrentTime" && m.This == vim25.ServiceInstance:
+	case m.Name == "CreateCollectorForTasks" && m.This.Type == "TaskManager":
 	case m.Name == "RefreshDatastore" && m.This.Type == "Datastore":
 	case m.This.Type == "VirtualMachine" && v.Vim.Get(m.This) != nil && onMachine(m):
 	default:
@@ -60,4 +63,9 @@ func (s *standIn) RefreshDatastore(req *types.RefreshDatastore) soap.HasFault {
 	}
 	body.Res = new(types.RefreshDatastoreResponse)
 	return body
+}
+
+// CreateCollectorForTasks makes a collector that tells each user what he may see.
+func (s *standIn) CreateCollectorForTasks(ctx *simulator.Context, req *types.CreateCollectorForTasks) soap.HasFault {
+	return s.tasks.Create(ctx, req)
 }

@@ -1,0 +1,147 @@
+//! How VMs that are gone were removed.
+
+use std::collections::HashMap;
+
+use jiff::SignedDuration;
+use lab::{VCenter, vcenter::Fault};
+use vsphere::{
+    connection::Connection,
+    history::Removal,
+    object,
+    reference::Ref,
+    soap::Service,
+    types::{ReconfigVm, VirtualMachine, VirtualMachineConfigSpec},
+};
+
+use crate::site::{CPI, LIMIT, administrator, connect, described, vcenter};
+
+const HOUR: SignedDuration = SignedDuration::from_hours(1);
+
+object! {
+    /// A VM's name.
+    struct Vm: VirtualMachine { name: String = "name" }
+}
+
+async fn named(connection: &Connection, name: &str) -> Ref<VirtualMachine> {
+    let vms: Vec<Vm> = connection.list().await.unwrap();
+    vms.into_iter().find(|vm| vm.name == name).unwrap().reference
+}
+
+/// How often a method was called.
+async fn calls(vcenter: &VCenter, method: &str) -> u64 {
+    let state = vcenter.control().state_as_json().await.unwrap();
+    let counts = state["calls"]["calls"].as_array().unwrap();
+    let of_method = counts.iter().filter(|count| count["method"] == method);
+    of_method.filter_map(|count| count["count"].as_u64()).sum()
+}
+
+#[tokio::test]
+async fn a_destroyed_vm_is_told_from_an_unregistered_one_and_from_one_that_is_there() {
+    let vcenter = vcenter().await;
+    let connection = connect(&vcenter, CPI);
+    let [first, second, third] = [
+        named(&connection, "node-1").await,
+        named(&connection, "node-2").await,
+        named(&connection, "old-vm").await,
+    ];
+    let control = vcenter.control();
+    control.delete("node-1").await.unwrap();
+    control.unregister("node-2").await.unwrap();
+    let vms = [first.clone(), second.clone(), third];
+    let told = connection.history().removals(&vms, HOUR).await.unwrap();
+    let expected = HashMap::from([(first, Removal::Destroyed), (second, Removal::Unregistered)]);
+    assert_eq!(told, expected);
+    // The records outlive a restart.
+    control.restart(0).await.unwrap();
+    assert_eq!(connection.history().removals(&vms, HOUR).await.unwrap(), expected);
+    connection.close().await;
+}
+
+#[tokio::test]
+async fn the_time_is_that_of_vcenter_and_what_is_older_is_not_told() {
+    let vcenter = vcenter().await;
+    let connection = connect(&vcenter, CPI);
+    let vm = named(&connection, "node-1").await;
+    let control = vcenter.control();
+    let day = 24 * 3_600_000;
+    control.skew_clock(-2 * day).await.unwrap();
+    control.delete("node-1").await.unwrap();
+    let vms = [vm.clone()];
+    let told = connection.history().removals(&vms, HOUR).await.unwrap();
+    assert_eq!(told.get(&vm), Some(&Removal::Destroyed));
+    control.skew_clock(-day).await.unwrap();
+    assert_eq!(connection.history().removals(&vms, HOUR).await.unwrap(), HashMap::new());
+    let days = SignedDuration::from_hours(72);
+    assert_eq!(connection.history().removals(&vms, days).await.unwrap().len(), 1);
+    connection.close().await;
+}
+
+#[tokio::test]
+async fn a_user_who_does_not_see_where_the_vm_was_is_told_nothing() {
+    let world = include_str!("../../../../lab/vcenter/internal/world/default.yaml");
+    let elsewhere = "permissions: [{role: ReadOnly, on: /europe/dc-2}]";
+    let world = world.replace("permissions: [{role: ReadOnly, on: /}]", elsewhere);
+    let vcenter = described(&world).await;
+    let vm = named(&administrator(&vcenter), "node-1").await;
+    vcenter.control().delete("node-1").await.unwrap();
+    let connection = connect(&vcenter, CPI);
+    let told = connection.history().removals(std::slice::from_ref(&vm), HOUR).await.unwrap();
+    assert_eq!(told, HashMap::new());
+    let told = administrator(&vcenter).history().removals(&[vm], HOUR).await.unwrap();
+    assert_eq!(told.len(), 1);
+    connection.close().await;
+}
+
+#[tokio::test]
+async fn a_session_never_runs_out_of_collectors_though_reading_fails() {
+    let vcenter = vcenter().await;
+    let connection = connect(&vcenter, CPI);
+    let vm = named(&connection, "node-1").await;
+    let control = vcenter.control();
+    control.delete("node-1").await.unwrap();
+    // A session has 32.
+    let fault = Fault { count: 40, ..Fault::next("ReadNextTasks", "SystemError") };
+    control.fail(&fault).await.unwrap();
+    let vms = [vm.clone()];
+    for _ in 0..40 {
+        connection.history().removals(&vms, HOUR).await.unwrap_err();
+    }
+    let told = connection.history().removals(&vms, HOUR).await.unwrap();
+    assert_eq!(told.get(&vm), Some(&Removal::Destroyed));
+    connection.close().await;
+}
+
+#[tokio::test]
+async fn vms_are_asked_for_together_and_nobody_is_asked_for_none() {
+    let vcenter = vcenter().await;
+    let connection = connect(&vcenter, CPI);
+    let vms = [named(&connection, "node-1").await, named(&connection, "node-2").await];
+    vcenter.control().delete("node-1").await.unwrap();
+    vcenter.control().delete("node-2").await.unwrap();
+    assert_eq!(connection.history().removals(&[], HOUR).await.unwrap(), HashMap::new());
+    assert_eq!(calls(&vcenter, "CreateCollectorForTasks").await, 0);
+    assert_eq!(connection.history().removals(&vms, HOUR).await.unwrap().len(), 2);
+    for method in ["CreateCollectorForTasks", "ReadNextTasks", "DestroyCollector"] {
+        assert_eq!(calls(&vcenter, method).await, 1, "{method}");
+    }
+    connection.close().await;
+}
+
+#[tokio::test]
+async fn a_removal_is_found_behind_a_page_of_other_tasks() {
+    let vcenter = vcenter().await;
+    let connection = administrator(&vcenter);
+    let vm = named(&connection, "node-1").await;
+    let other = named(&connection, "old-vm").await;
+    let nothing = ReconfigVm { spec: VirtualMachineConfigSpec::default() };
+    // More than vCenter gives at once to those who ask for 500.
+    for _ in 0..510 {
+        let task = connection.call(&other, &nothing).await.unwrap();
+        connection.wait::<()>(&task, Service::Vim, LIMIT).await.unwrap();
+    }
+    vcenter.control().delete("node-1").await.unwrap();
+    let told = connection.history().removals(std::slice::from_ref(&vm), HOUR).await.unwrap();
+    assert_eq!(told.get(&vm), Some(&Removal::Destroyed));
+    assert_eq!(calls(&vcenter, "ReadNextTasks").await, 2);
+    connection.close().await;
+}

@@ -1,0 +1,133 @@
+package history
+
+import (
+	"slices"
+
+	"github.com/vmware/govmomi/simulator"
+	"github.com/vmware/govmomi/vim25/methods"
+	"github.com/vmware/govmomi/vim25/mo"
+	"github.com/vmware/govmomi/vim25/soap"
+	"github.com/vmware/govmomi/vim25/types"
+)
+
+// The limits of vCenter: collectors of one session, tasks of one page, and the latest page at the start.
+const (
+	mostCollectors = 32
+	mostInPage     = 1000
+	firstPage      = 10
+)
+
+const kind = "TaskHistoryCollector"
+
+// TaskHistoryCollector walks through the tasks that its session's user sees. It belongs to the session and ends with
+// it. The library names objects by their type, hence this one's name.
+type TaskHistoryCollector struct {
+	mo.TaskHistoryCollector
+
+	tasks *Tasks
+	user  string
+	spec  types.TaskFilterSpec
+	page  int
+	after int // the number of the task behind which the next page begins
+}
+
+// Create makes a collector for a session, at the oldest task.
+func (t *Tasks) Create(ctx *simulator.Context, req *types.CreateCollectorForTasks) soap.HasFault {
+	body := new(methods.CreateCollectorForTasksBody)
+	if of := req.Filter.Entity; of != nil && t.vim.Get(of.Entity) == nil {
+		body.Fault_ = simulator.Fault("", &types.ManagedObjectNotFound{Obj: of.Entity})
+		return body
+	}
+	if len(ctx.Session.Registry.AllReference(kind)) >= mostCollectors {
+		body.Fault_ = simulator.Fault("The operation is not allowed in the current state.", new(types.InvalidState))
+		return body
+	}
+	made := &TaskHistoryCollector{tasks: t, user: ctx.Session.UserName, spec: req.Filter, page: firstPage}
+	made.Filter = req.Filter
+	body.Res = &types.CreateCollectorForTasksResponse{Returnval: ctx.Session.Put(made).Reference()}
+	return body
+}
+
+// ReadNextTasks gives the tasks behind the position, oldest first, and moves it behind them.
+func (c *TaskHistoryCollector) ReadNextTasks(req *types.ReadNextTasks) soap.HasFault {
+	body := new(methods.ReadNextTasksBody)
+	if body.Fault_ = outOfRange(req.MaxCount); body.Fault_ != nil {
+		return body
+	}
+	body.Res = new(types.ReadNextTasksResponse)
+	for _, one := range c.tasks.matching(c.user, &c.spec) {
+		if one.number > c.after && len(body.Res.Returnval) < int(req.MaxCount) {
+			body.Res.Returnval = append(body.Res.Returnval, one.info)
+			c.after = one.number
+		}
+	}
+	return body
+}
+
+// ReadPreviousTasks gives the tasks before the position, newest first, and moves it before them.
+func (c *TaskHistoryCollector) ReadPreviousTasks(req *types.ReadPreviousTasks) soap.HasFault {
+	body := new(methods.ReadPreviousTasksBody)
+	if body.Fault_ = outOfRange(req.MaxCount); body.Fault_ != nil {
+		return body
+	}
+	body.Res = new(types.ReadPreviousTasksResponse)
+	for _, one := range slices.Backward(c.tasks.matching(c.user, &c.spec)) {
+		if one.number <= c.after && len(body.Res.Returnval) < int(req.MaxCount) {
+			body.Res.Returnval = append(body.Res.Returnval, one.info)
+			c.after = one.number - 1
+		}
+	}
+	return body
+}
+
+// RewindCollector moves the position before the oldest task.
+func (c *TaskHistoryCollector) RewindCollector(*types.RewindCollector) soap.HasFault {
+	c.after = 0
+	return &methods.RewindCollectorBody{Res: new(types.RewindCollectorResponse)}
+}
+
+// ResetCollector moves the position to where the latest page begins.
+func (c *TaskHistoryCollector) ResetCollector(*types.ResetCollector) soap.HasFault {
+	c.after = 0
+	if latest := c.latest(); len(latest) > 0 {
+		c.after = latest[0].number - 1
+	}
+	return &methods.ResetCollectorBody{Res: new(types.ResetCollectorResponse)}
+}
+
+// SetCollectorPageSize says how long the latest page is.
+func (c *TaskHistoryCollector) SetCollectorPageSize(req *types.SetCollectorPageSize) soap.HasFault {
+	body := new(methods.SetCollectorPageSizeBody)
+	if body.Fault_ = outOfRange(req.MaxCount); body.Fault_ == nil {
+		c.page = int(req.MaxCount)
+		body.Res = new(types.SetCollectorPageSizeResponse)
+	}
+	return body
+}
+
+// DestroyCollector ends it before its session does.
+func (c *TaskHistoryCollector) DestroyCollector(ctx *simulator.Context, req *types.DestroyCollector) soap.HasFault {
+	ctx.Session.Remove(ctx, req.This)
+	return &methods.DestroyCollectorBody{Res: new(types.DestroyCollectorResponse)}
+}
+
+// Get is what a property collector reads. It is not told when the latest page changes.
+func (c *TaskHistoryCollector) Get() mo.Reference {
+	read := &TaskHistoryCollector{TaskHistoryCollector: c.TaskHistoryCollector}
+	for _, one := range slices.Backward(c.latest()) {
+		read.LatestPage = append(read.LatestPage, one.info)
+	}
+	return read
+}
+
+func (c *TaskHistoryCollector) latest() []record {
+	all := c.tasks.matching(c.user, &c.spec)
+	return all[max(0, len(all)-c.page):]
+}
+
+func outOfRange(count int32) *soap.Fault {
+	if count < 1 || count > mostInPage {
+		return simulator.Fault("", &types.InvalidArgument{InvalidProperty: "maxCount"})
+	}
+	return nil
+}
