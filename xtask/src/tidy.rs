@@ -259,6 +259,34 @@ fn links_between_documents_lead_somewhere() {
 }
 
 #[test]
+fn tests_that_the_parity_page_names_exist() {
+    let page = fs::read_to_string(Path::new(ROOT).join("docs/parity.md")).unwrap();
+    let sources = files(&[".rs"]);
+    let exists = |krate: &str, name: &str| {
+        let (below, declaration) = (format!("crates/{krate}/"), format!("fn {name}("));
+        let declares = |text: &str| {
+            let lines: Vec<&str> = text.lines().map(str::trim).collect();
+            lines.windows(2).any(|two| two[0].contains("test]") && two[1].contains(&declaration))
+        };
+        sources.iter().any(|(path, text)| path.starts_with(&below) && declares(text))
+    };
+    let mut problems = Vec::new();
+    for (number, row) in page.lines().enumerate().filter(|(_, line)| line.starts_with("| ")) {
+        let last = row.trim_end_matches('|').rsplit(" | ").next().unwrap_or_default().trim();
+        if last.is_empty() {
+            problems.push(format!("docs/parity.md:{}: neither a test nor a reason", number + 1));
+        }
+        let quoted = last.split('`').skip(1).step_by(2);
+        for (krate, name) in quoted.filter_map(|text| text.split_once("::")) {
+            if !exists(krate, name) {
+                problems.push(format!("docs/parity.md:{}: {krate} has no test {name}", number + 1));
+            }
+        }
+    }
+    assert_none(&problems);
+}
+
+#[test]
 fn a_declaration_is_found_by_its_keyword() {
     assert_eq!(declared("pub(crate) struct WorldInfo {"), Some("WorldInfo"));
     assert_eq!(declared("    async fn do_it<T>(x: T) {"), Some("do_it"));

@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use daemon::supervise::Shutdown;
+use daemon::{pauses::Pauses, supervise::Shutdown};
 use futures::{StreamExt, future::select_all, stream};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Node;
@@ -44,8 +44,9 @@ use crate::{
 const AT_ONCE: usize = 16;
 /// Changes that come within this time are one round.
 const TOGETHER: Duration = Duration::from_millis(100);
-/// How soon a Node that could not be written is tried again.
-const AGAIN_AFTER: Duration = Duration::from_secs(5);
+/// How soon a Node that could not be written is tried again. Less than between two looks by the clock, so that it
+/// is tried at the next one.
+const AGAIN_AFTER: Duration = Duration::from_secs(3);
 
 /// What the controller needs to know.
 #[derive(Debug, Clone)]
@@ -103,7 +104,8 @@ impl Controller {
     /// Keeps Nodes until `shutdown`.
     pub(crate) async fn run(mut self, shutdown: &Shutdown) {
         let api: Api<Node> = self.hand.nodes().clone();
-        let mut events = pin!(watcher(api, watcher::Config::default()).default_backoff());
+        let watched = watcher(api, watcher::Config::default());
+        let mut events = pin!(watched.backoff(Pauses::default()));
         let mut clock = interval(self.settings.lifecycle_every);
         clock.set_missed_tick_behavior(MissedTickBehavior::Delay);
         while !shutdown.is_requested() {

@@ -43,7 +43,7 @@ use crate::credentials::LoginView;
 /// Tags change seldom, and nobody tells when.
 const TAGS_EVERY: Duration = Duration::from_secs(300);
 /// How soon something that failed is tried again.
-const AGAIN_AFTER: Duration = Duration::from_secs(5);
+const AGAIN_AFTER: Duration = Duration::from_secs(2);
 /// Hosts change in bursts; their tags are read once for all.
 const BURST: Duration = Duration::from_secs(1);
 /// Between two questions whether vCenter answers at all: a watch waits, and cannot tell.
@@ -163,6 +163,7 @@ impl Site {
                 Ok(login) => credentials(&login).and_then(|credentials| {
                     let mut settings = Settings::new(self.vcenter.endpoint.clone(), credentials);
                     settings.trust = self.vcenter.trust.clone();
+                    settings.timeout = ANSWER_WITHIN;
                     settings.metrics = self.metrics.clone();
                     Connection::new(&settings).map_err(|error| error.to_string())
                 }),

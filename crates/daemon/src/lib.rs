@@ -6,7 +6,7 @@
 //!   supervise     named tasks: the first that ends ends all; signals
 //!     ├─ lease    which of several processes works
 //!     ├─ admin    HTTPS: health, readiness, metrics, the level of logs; who may ask
-//!     ├─ reload   files and Secrets that change while running
+//!     ├─ reload   files and Secrets that change while running; pauses between tries
 //!     └─ events   what `kubectl describe` shows
 //! ```
 //!
@@ -79,6 +79,7 @@ pub mod admin;
 pub mod args;
 pub mod events;
 pub mod lease;
+pub mod pauses;
 pub mod reload;
 pub mod supervise;
 pub mod telemetry;

@@ -33,7 +33,10 @@ use tokio::{
 };
 use tracing::{info, warn};
 
-use crate::supervise::{Chain, Shutdown};
+use crate::{
+    pauses::Pauses,
+    supervise::{Chain, Shutdown},
+};
 
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
@@ -160,7 +163,7 @@ impl<T: Send + Sync> Named<T> {
     /// None: what goes wrong is said in [`Followed::refusal`].
     pub async fn follow(mut self, shutdown: Shutdown) -> Result<(), std::convert::Infallible> {
         let only = watcher::Config::default().fields(&format!("metadata.name={}", self.name));
-        let events = watcher(self.secrets.clone(), only).default_backoff();
+        let events = watcher(self.secrets.clone(), only).backoff(Pauses::default());
         pin_mut!(events);
         let (mut present, mut listed) = (false, false);
         while let Some(Some(event)) = shutdown.unless(events.next()).await {

@@ -1,9 +1,10 @@
 //! etcd and kube-apiserver, and on request the controllers and the scheduler.
 
 use std::{
+    ffi::OsString,
     net::{IpAddr, Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, Stdio},
     sync::Arc,
     time::Duration,
 };
@@ -25,6 +26,7 @@ use crate::{
 };
 
 const READY_WITHIN: Duration = Duration::from_secs(120);
+const APISERVER: &str = "kube-apiserver";
 
 /// Which of Kubernetes' own controllers run beside the API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +43,8 @@ pub struct ControlPlane {
     client: Client,
     // Ended from first to last: clients before servers, the world when nobody uses it any more.
     daemons: Vec<Daemon>,
+    /// How the API was started, to start it again.
+    api: Vec<OsString>,
     world: Arc<World>,
 }
 
@@ -84,27 +88,33 @@ impl ControlPlane {
         let step = progress.step("kube-apiserver");
         // Pushed in front of what they depend on, because daemons end from first to last.
         let mut daemons = vec![start_etcd(&world, site.place)?];
-        daemons.insert(0, start_apiserver(&world, site, files)?);
+        let command = apiserver(&world, site, files)?;
+        let api = std::iter::once(command.get_program()).chain(command.get_args());
+        let api = api.map(ToOwned::to_owned).collect();
+        daemons.insert(0, Daemon::spawn(&world, APISERVER, command)?);
         let client = files.client().await?;
-        let ready = until("the API is ready", READY_WITHIN, || {
-            let alive = daemons.iter_mut().try_for_each(Daemon::check);
-            let client = client.clone();
-            async move {
-                alive?;
-                Ok(match readiness(&client).await {
-                    Ok(()) => Wait::Done(()),
-                    Err(error) => Wait::NotYet(error),
-                })
-            }
-        })
-        .await;
-        explain(ready, &mut daemons)?;
+        ready(&mut daemons, &client).await?;
         step.done("ready");
         if controllers == Controllers::All {
             daemons.insert(0, start_controller_manager(&world, site.place, files)?);
             daemons.insert(0, start_scheduler(&world, site.place, files)?);
         }
-        Ok(Self { kubeconfig: files.admin.clone(), client, daemons, world })
+        Ok(Self { kubeconfig: files.admin.clone(), client, daemons, api, world })
+    }
+
+    /// Kills the API and starts it again; what it stored is kept. Returns when it is ready.
+    ///
+    /// # Errors
+    /// When it does not become ready; the message ends with its log.
+    pub async fn restart_api(&mut self) -> Result<()> {
+        let is_api = |daemon: &Daemon| daemon.name() == APISERVER;
+        let at = self.daemons.iter().position(is_api).context("the API does not run")?;
+        drop(self.daemons.remove(at));
+        let (program, arguments) = self.api.split_first().context("the API was never started")?;
+        let mut command = Command::new(program);
+        command.args(arguments).stdin(Stdio::null());
+        self.daemons.insert(at, Daemon::spawn(&self.world, APISERVER, command)?);
+        ready(&mut self.daemons, &self.client).await
     }
 
     /// A client with all rights.
@@ -149,6 +159,23 @@ impl ControlPlane {
     pub(crate) fn check(&mut self) -> Result<()> {
         self.daemons.iter_mut().try_for_each(Daemon::check)
     }
+}
+
+/// Waits until the API answers, as long as all these run.
+async fn ready(daemons: &mut [Daemon], client: &Client) -> Result<()> {
+    let ready = until("the API is ready", READY_WITHIN, || {
+        let alive = daemons.iter_mut().try_for_each(Daemon::check);
+        let client = client.clone();
+        async move {
+            alive?;
+            Ok(match readiness(&client).await {
+                Ok(()) => Wait::Done(()),
+                Err(error) => Wait::NotYet(error),
+            })
+        }
+    })
+    .await;
+    explain(ready, daemons)
 }
 
 async fn readiness(client: &Client) -> Result<(), String> {
@@ -249,7 +276,7 @@ fn start_etcd(world: &World, place: Place) -> Result<Daemon> {
     Daemon::spawn(world, "etcd", command)
 }
 
-fn start_apiserver(world: &World, site: &Site, files: &Files) -> Result<Daemon> {
+fn apiserver(world: &World, site: &Site, files: &Files) -> Result<Command> {
     let mut command = site.place.command(components::binary("kube-apiserver")?);
     let mut set = |flag: &str, value: &dyn std::fmt::Display| {
         command.arg(format!("--{flag}={value}"));
@@ -282,7 +309,7 @@ fn start_apiserver(world: &World, site: &Site, files: &Files) -> Result<Daemon> 
     set("requestheader-username-headers", &"X-Remote-User");
     set("proxy-client-cert-file", &files.proxy_client.certificate.display());
     set("proxy-client-key-file", &files.proxy_client.key.display());
-    Daemon::spawn(world, "kube-apiserver", command)
+    Ok(command)
 }
 
 fn start_controller_manager(world: &World, place: Place, files: &Files) -> Result<Daemon> {

@@ -172,6 +172,11 @@ impl Daemon {
             .with_context(|| format!("cannot write {}", path.display()))
     }
 
+    /// What it is to the lab.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// What it wrote so far.
     pub(crate) fn output(&self) -> Result<String> {
         fs::read_to_string(&self.log).with_context(|| format!("cannot read {}", self.log.display()))

@@ -32,12 +32,13 @@ use crate::{
     xml::{Element, FromXml, Malformed, Reader},
 };
 
-/// How long vCenter may keep a poll open: below the idle limits of common proxies.
-pub(crate) const LONGEST_POLL: Duration = Duration::from_secs(55);
+/// How long vCenter may keep a poll open: below the idle limits of common proxies, and short enough that one
+/// whose answer got lost is not waited for long.
+pub(crate) const LONGEST_POLL: Duration = Duration::from_secs(20);
 /// Changes of one answer.
 const PAGE: i32 = 250;
-/// Pauses after failures grow from the first to the last.
-const PAUSE: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
+/// Pauses after failures grow from the first to the last, which is how late the end of an outage is noticed.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(5));
 
 /// What a watch tells.
 #[derive(Debug, Clone, PartialEq)]

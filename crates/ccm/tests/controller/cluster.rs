@@ -1,26 +1,26 @@
 //! A cluster without kubelets, a vCenter with its VMs, and the manager between them.
 
-use std::{collections::HashMap, time::Duration};
-
-use ccm::Options;
-use cloud_config::{Config, CredentialSource, Inline, IpFamily, Labels, Nodes};
-use daemon::supervise::{Shutdown, Stop, shutdown};
-use k8s_openapi::api::core::v1::Node;
-use kube::{
-    Api, Client,
-    api::{Patch, PatchParams, PostParams},
+use ccm::{Options, lifecycle::Settings};
+use cloud_config::{Config, Labels, Nodes};
+use jiff::SignedDuration;
+use k8s_openapi::api::core::v1::{Event, Node};
+use kube::{Api, api::ListParams};
+use lab::{
+    ControlPlane, VCenter, VCenterSpec, Wait, until,
+    vcenter::{Description, Power},
 };
-use lab::{ControlPlane, VCenter, VCenterSpec, Wait, until};
-use serde_json::json;
-use tokio::task::JoinSet;
 use vsphere::tls::{Roots, Trust};
 
-/// Longer than anything takes on a busy machine.
-pub(crate) const BOUND: Duration = Duration::from_secs(60);
-pub(crate) const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
-pub(crate) const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
+pub(crate) use crate::node::{
+    BOUND, Running, SHUTDOWN, UNINITIALIZED, addresses, annotation, condition, has_taint,
+    is_initialised, label, provider_id, put_login, secret, section,
+};
+use crate::node::{register, report_ready};
+
 pub(crate) const UUIDS: [&str; 2] =
     ["4230b1a0-5eed-4000-8000-000000000001", "4230b1a0-5eed-4000-8000-000000000002"];
+/// The reference of the VM that a Node is, as recorded.
+pub(crate) const VM: &str = "ccm.vsphere.vmware.com/vm";
 
 /// An API server and a vCenter.
 pub(crate) struct Cluster {
@@ -29,30 +29,13 @@ pub(crate) struct Cluster {
     pub(crate) nodes: Api<Node>,
 }
 
-/// A manager that runs.
-pub(crate) struct Running {
-    stop: Stop,
-    tasks: JoinSet<()>,
-}
-
-impl Running {
-    pub(crate) fn start(client: Client, config: Config, options: Options) -> Self {
-        let (stop, asked): (Stop, Shutdown) = shutdown();
-        let mut tasks = JoinSet::new();
-        tasks.spawn(async move { ccm::run(client, &config, options, asked).await.unwrap() });
-        Self { stop, tasks }
-    }
-
-    /// Asks it to end, and waits.
-    pub(crate) async fn stop(mut self) {
-        self.stop.request();
-        tokio::time::timeout(BOUND, self.tasks.join_next()).await.unwrap().unwrap().unwrap();
-    }
-}
-
 impl Cluster {
     pub(crate) async fn start() -> Self {
-        let spec = VCenterSpec::default();
+        Self::start_of(Description::Default).await
+    }
+
+    pub(crate) async fn start_of(description: Description) -> Self {
+        let spec = VCenterSpec { description, ..VCenterSpec::default() };
         let (plane, vcenter) =
             tokio::try_join!(ControlPlane::start(), VCenter::start(&spec)).unwrap();
         let nodes = Api::all(plane.client());
@@ -61,11 +44,7 @@ impl Cluster {
 
     /// The configuration with this vCenter and perhaps others.
     pub(crate) fn config(&self, others: Vec<cloud_config::VCenter>) -> Config {
-        let trust = Trust::Verify {
-            roots: Roots::File(self.vcenter.authority().to_owned()),
-            thumbprint: None,
-        };
-        let mut vcenters = vec![section("vcenter", self.vcenter.url(), trust)];
+        let mut vcenters = vec![section("vcenter", self.vcenter.url(), trust(&self.vcenter))];
         vcenters.extend(others);
         let labels =
             Labels { zone: Some("k8s-zone".to_owned()), region: Some("k8s-region".to_owned()) };
@@ -80,36 +59,39 @@ impl Cluster {
         Running::start(self.plane.client(), config, Options::default())
     }
 
+    pub(crate) fn run_eagerly(&self, config: Config) -> Running {
+        Running::start(self.plane.client(), config, eager())
+    }
+
     /// Registers a Node as a kubelet does that has an external cloud provider.
     pub(crate) async fn register(&self, name: &str, uuid: &str, provider_id: Option<&str>) {
-        let taint = json!({"key": UNINITIALIZED, "value": "true", "effect": "NoSchedule"});
-        let node = json!({
-            "metadata": {"name": name},
-            "spec": {"taints": [taint], "providerID": provider_id},
-        });
-        let node: Node = serde_json::from_value(node).unwrap();
-        self.nodes.create(&PostParams::default(), &node).await.unwrap();
-        let system = json!({
-            "architecture": "amd64", "bootID": "", "containerRuntimeVersion": "", "kernelVersion": "",
-            "kubeProxyVersion": "", "kubeletVersion": "", "machineID": "", "operatingSystem": "linux",
-            "osImage": "", "systemUUID": uuid,
-        });
-        self.patch_status(name, json!({"nodeInfo": system})).await;
+        register(&self.nodes, name, uuid, provider_id).await.unwrap();
+    }
+
+    /// The Nodes of the default world, ready and initialised by a manager that runs.
+    pub(crate) async fn join_both(&self) {
+        for (name, uuid) in ["node-1", "node-2"].into_iter().zip(UUIDS) {
+            self.register(name, uuid, None).await;
+            self.ready(name, true).await;
+        }
+        for name in ["node-1", "node-2"] {
+            self.until(name, "initialised", is_initialised).await;
+        }
     }
 
     /// Says whether the kubelet is ready.
     pub(crate) async fn ready(&self, name: &str, ready: bool) {
-        let status = if ready { "True" } else { "Unknown" };
-        let condition = json!({
-            "type": "Ready", "status": status, "reason": "Test", "message": "",
-            "lastHeartbeatTime": null, "lastTransitionTime": null,
-        });
-        self.patch_status(name, json!({"conditions": [condition]})).await;
+        report_ready(&self.nodes, name, ready).await.unwrap();
     }
 
-    async fn patch_status(&self, name: &str, status: serde_json::Value) {
-        let patch = Patch::Strategic(json!({"status": status}));
-        self.nodes.patch_status(name, &PatchParams::default(), &patch).await.unwrap();
+    /// Returns when all Nodes were looked at twice: another one was tainted and untainted meanwhile.
+    pub(crate) async fn look_around(&self) {
+        self.vcenter.control().power("node-2", Power::Off).await.unwrap();
+        self.ready("node-2", false).await;
+        self.until("node-2", "tainted", |node| has_taint(node, SHUTDOWN)).await;
+        self.vcenter.control().power("node-2", Power::On).await.unwrap();
+        self.ready("node-2", true).await;
+        self.until("node-2", "not tainted", |node| !has_taint(node, SHUTDOWN)).await;
     }
 
     /// Waits until a Node is as it should be.
@@ -126,6 +108,12 @@ impl Cluster {
         waited.await.unwrap()
     }
 
+    /// Waits until a Node has this address.
+    pub(crate) async fn until_at(&self, name: &str, ip: &str) -> Node {
+        let there = |node: &_| addresses(node).get("InternalIP").is_some_and(|own| own == ip);
+        self.until(name, "its new address", there).await
+    }
+
     /// The sessions of a user that vCenter has.
     pub(crate) async fn sessions(&self, user: &str) -> usize {
         let state = self.vcenter.control().state_as_json().await.unwrap();
@@ -134,51 +122,39 @@ impl Cluster {
         };
         state["sessions"].as_array().unwrap().iter().filter(of_user).count()
     }
-}
 
-/// A vCenter of the configuration.
-pub(crate) fn section(name: &str, url: &str, trust: Trust) -> cloud_config::VCenter {
-    let inline = Inline { user: "cpi@vsphere.local".to_owned(), password: "Lab-cpi-1!".into() };
-    cloud_config::VCenter {
-        name: name.to_owned(),
-        server: name.to_owned(),
-        endpoint: url.parse().unwrap(),
-        trust,
-        datacenters: Vec::new(),
-        credentials: CredentialSource::Inline(inline),
-        ip_families: vec![IpFamily::V4],
+    /// How often something was told about all Nodes together.
+    pub(crate) async fn told(&self, reason: &str) -> i32 {
+        let events: Api<Event> = Api::namespaced(self.plane.client(), "default");
+        let all = events.list(&ListParams::default()).await.unwrap().items;
+        let about = all.iter().filter(|event| event.reason.as_deref() == Some(reason));
+        about.map(|event| event.count.unwrap_or(0)).sum()
     }
 }
 
-pub(crate) fn has_taint(node: &Node, key: &str) -> bool {
-    let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_ref());
-    taints.is_some_and(|taints| taints.iter().any(|taint| taint.key == key))
+/// For a manager that deletes as soon as it may: what it leaves alone, every other one does.
+pub(crate) fn eager() -> Options {
+    let lifecycle = Settings {
+        checks: 1,
+        grace: SignedDuration::ZERO,
+        most_percent: 1000,
+        ..Settings::default()
+    };
+    Options { lifecycle, place_labels: true, ..Options::default() }
 }
 
-pub(crate) fn is_initialised(node: &Node) -> bool {
-    !has_taint(node, UNINITIALIZED) && provider_id(node).is_some()
+/// How a vCenter of the lab is trusted.
+pub(crate) fn trust(vcenter: &VCenter) -> Trust {
+    Trust::Verify { roots: Roots::File(vcenter.authority().to_owned()), thumbprint: None }
 }
 
-pub(crate) fn provider_id(node: &Node) -> Option<&str> {
-    node.spec.as_ref()?.provider_id.as_deref()
-}
-
-pub(crate) fn label<'a>(node: &'a Node, key: &str) -> Option<&'a str> {
-    node.metadata.labels.as_ref()?.get(key).map(String::as_str)
-}
-
-/// Addresses by type, the last of each.
-pub(crate) fn addresses(node: &Node) -> HashMap<String, String> {
-    let addresses = node.status.as_ref().and_then(|status| status.addresses.clone());
-    addresses.unwrap_or_default().into_iter().map(|one| (one.type_, one.address)).collect()
-}
-
-pub(crate) fn condition(node: &Node, kind: &str) -> Option<String> {
+/// Why a Node does or does not agree with its VM: the reason of its condition, and the message.
+pub(crate) fn explanation(node: &Node) -> Option<(String, String)> {
     let conditions = node.status.as_ref()?.conditions.as_ref()?;
-    Some(conditions.iter().find(|one| one.type_ == kind)?.status.clone())
+    let condition = conditions.iter().find(|one| one.type_ == "VSphereReady")?;
+    Some((condition.reason.clone()?, condition.message.clone().unwrap_or_default()))
 }
 
-pub(crate) fn condition_message(node: &Node, kind: &str) -> Option<String> {
-    let conditions = node.status.as_ref()?.conditions.as_ref()?;
-    conditions.iter().find(|one| one.type_ == kind)?.message.clone()
+pub(crate) fn reason(node: &Node) -> Option<String> {
+    explanation(node).map(|(reason, _)| reason)
 }

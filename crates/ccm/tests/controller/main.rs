@@ -4,5 +4,10 @@
 
 mod cluster;
 mod lifecycle;
+#[path = "../shared/node.rs"]
+mod node;
 mod nodes;
+mod outages;
+mod rivals;
 mod vcenters;
+mod vms;

@@ -1,9 +1,17 @@
 //! Nodes get what their VMs say.
 
+use std::{
+    fmt::Debug,
+    sync::{Arc, Mutex, PoisonError},
+};
+
 use ccm::{Apply, Options};
-use k8s_openapi::api::core::v1::Event;
-use kube::{Api, api::ListParams};
 use tokio::sync::mpsc;
+use tracing::{
+    Event, Level, Metadata, Subscriber,
+    field::{Field, Visit},
+    span::{Attributes, Id, Record},
+};
 
 use crate::cluster::{
     BOUND, Cluster, Running, UNINITIALIZED, UUIDS, addresses, condition, has_taint, is_initialised,
@@ -34,10 +42,7 @@ async fn nodes_are_initialised_with_all_that_is_known_of_their_vms_and_sessions_
     assert!(cluster.sessions("cpi").await > 0);
     running.stop().await;
     assert_eq!(cluster.sessions("cpi").await, 0);
-    let events: Api<Event> = Api::namespaced(cluster.plane.client(), "default");
-    let all = events.list(&ListParams::default()).await.unwrap().items;
-    let synced = all.iter().filter(|event| event.reason.as_deref() == Some("Synced"));
-    assert_eq!(synced.map(|event| event.count.unwrap_or(0)).sum::<i32>(), 2, "{all:?}");
+    assert_eq!(cluster.told("Synced").await, 2);
 }
 
 #[tokio::test]
@@ -47,8 +52,7 @@ async fn a_new_address_of_the_guest_reaches_the_node() {
     let running = cluster.run();
     cluster.until("node-1", "initialised", is_initialised).await;
     cluster.vcenter.control().readdress("node-1", &["10.99.0.77/24"]).await.unwrap();
-    let moved = |node: &_| addresses(node).get("InternalIP").is_some_and(|ip| ip == "10.99.0.77");
-    cluster.until("node-1", "its new address", moved).await;
+    cluster.until_at("node-1", "10.99.0.77").await;
     running.stop().await;
 }
 
@@ -86,4 +90,52 @@ async fn a_manager_that_only_prints_writes_nothing() {
     assert!(line.starts_with("patch node node-1: ") && line.contains("10.99.0.11"), "{line}");
     running.stop().await;
     assert_eq!(before, cluster.nodes.get("node-1").await.unwrap());
+}
+
+/// Everything that is logged as a warning or worse.
+#[derive(Clone, Default)]
+struct Warnings(Arc<Mutex<Vec<String>>>);
+
+impl Subscriber for Warnings {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.is_event() && *metadata.level() <= Level::WARN
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        let mut line = format!("{} {}:", event.metadata().level(), event.metadata().target());
+        event.record(&mut Line(&mut line));
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn enter(&self, _: &Id) {}
+    fn exit(&self, _: &Id) {}
+}
+
+struct Line<'a>(&'a mut String);
+
+impl Visit for Line<'_> {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        self.0.push_str(&format!(" {}={value:?}", field.name()));
+    }
+}
+
+#[tokio::test]
+async fn d27_a_run_without_trouble_warns_of_nothing() {
+    let cluster = Cluster::start().await;
+    let warnings = Warnings::default();
+    let _guard = tracing::subscriber::set_default(warnings.clone());
+    let running = cluster.run();
+    cluster.join_both().await;
+    cluster.vcenter.control().readdress("node-1", &["10.99.0.88/24"]).await.unwrap();
+    cluster.until_at("node-1", "10.99.0.88").await;
+    cluster.look_around().await;
+    running.stop().await;
+    let said = warnings.0.lock().unwrap().clone();
+    assert!(said.is_empty(), "{}", said.join("\n"));
 }

@@ -1,19 +1,16 @@
 //! vCenters that restart, and vCenters that do not answer.
 
-use cloud_config::{CredentialSource, SecretName};
-use k8s_openapi::api::core::v1::Secret;
-use kube::{
-    Api,
-    api::{Patch, PatchParams, PostParams},
-};
+use ccm::Options;
+use cloud_config::{Config, CredentialSource, Inline};
+use jiff::SignedDuration;
+use k8s_openapi::api::core::v1::Node;
 use lab::{Wait, until, vcenter::ADMINISTRATOR};
-use serde_json::json;
 use tokio::net::TcpListener;
 use vsphere::tls::Trust;
 
 use crate::cluster::{
-    BOUND, Cluster, UNINITIALIZED, UUIDS, addresses, condition, condition_message, has_taint,
-    is_initialised, section,
+    BOUND, Cluster, Running, UNINITIALIZED, UUIDS, condition, explanation, has_taint,
+    is_initialised, put_login, secret, section,
 };
 
 #[tokio::test]
@@ -25,8 +22,7 @@ async fn a_restart_of_vcenter_changes_nothing_and_changes_arrive_afterwards() {
     let control = cluster.vcenter.control();
     control.restart(2000).await.unwrap();
     control.readdress("node-1", &["10.99.0.78/24"]).await.unwrap();
-    let moved = |node: &_| addresses(node).get("InternalIP").is_some_and(|ip| ip == "10.99.0.78");
-    let after = cluster.until("node-1", "its new address", moved).await;
+    let after = cluster.until_at("node-1", "10.99.0.78").await;
     assert_eq!(before.spec, after.spec);
     assert_eq!(before.metadata.uid, after.metadata.uid);
     assert_eq!(before.metadata.labels, after.metadata.labels);
@@ -52,24 +48,14 @@ async fn credentials_may_come_later_and_change() {
     let cluster = Cluster::start().await;
     cluster.register("node-1", UUIDS[0], None).await;
     let mut config = cluster.config(Vec::new());
-    let secret = SecretName { namespace: "kube-system".to_owned(), name: "vsphere".to_owned() };
-    config.vcenters[0].credentials = CredentialSource::Secret(secret);
+    config.vcenters[0].credentials = secret();
     let running = cluster.run_with(config);
-    let told = |node: &_| {
-        condition_message(node, "VSphereReady").is_some_and(|why| why.contains("does not exist"))
-    };
+    let told = |node: &_| explanation(node).is_some_and(|(_, why)| why.contains("does not exist"));
     cluster.until("node-1", "told that the Secret is missing", told).await;
-    let secrets: Api<Secret> = Api::namespaced(cluster.plane.client(), "kube-system");
-    let secret = |(user, password): (&str, &str)| -> Secret {
-        let entries = json!({"vcenter.username": user, "vcenter.password": password});
-        serde_json::from_value(json!({"metadata": {"name": "vsphere"}, "stringData": entries}))
-            .unwrap()
-    };
-    let first = secret(("cpi@vsphere.local", "Lab-cpi-1!"));
-    secrets.create(&PostParams::default(), &first).await.unwrap();
+    let client = cluster.plane.client();
+    put_login(&client, "cpi@vsphere.local", "Lab-cpi-1!").await.unwrap();
     cluster.until("node-1", "initialised", is_initialised).await;
-    let other = Patch::Merge(secret(ADMINISTRATOR));
-    secrets.patch("vsphere", &PatchParams::default(), &other).await.unwrap();
+    put_login(&client, ADMINISTRATOR.0, ADMINISTRATOR.1).await.unwrap();
     until("the sessions are the new user's", BOUND, || async {
         let (old, new) = (cluster.sessions("cpi").await, cluster.sessions("administrator").await);
         let seen = format!("{old} old, {new} new");
@@ -78,8 +64,7 @@ async fn credentials_may_come_later_and_change() {
     .await
     .unwrap();
     cluster.vcenter.control().readdress("node-1", &["10.99.0.79/24"]).await.unwrap();
-    let moved = |node: &_| addresses(node).get("InternalIP").is_some_and(|ip| ip == "10.99.0.79");
-    cluster.until("node-1", "its new address", moved).await;
+    cluster.until_at("node-1", "10.99.0.79").await;
     running.stop().await;
     assert_eq!(cluster.sessions("administrator").await, 0);
 }
@@ -100,4 +85,46 @@ async fn vms_are_looked_for_in_the_configured_datacenters_only() {
     let running = cluster.run_with(config);
     cluster.until("node-1", "initialised", is_initialised).await;
     running.stop().await;
+}
+
+/// What a Node says that stays uninitialised, once a silent vCenter is told at once.
+async fn said_by_a_new_node(cluster: &Cluster, config: Config) -> String {
+    cluster.register("node-1", UUIDS[0], None).await;
+    let impatient = Options { patience: SignedDuration::ZERO, ..Options::default() };
+    let running = Running::start(cluster.plane.client(), config, impatient);
+    let is_told = |node: &Node| {
+        let said = explanation(node);
+        // The first word is that nobody has asked yet.
+        said.is_some_and(|(reason, why)| reason == "VCenterUnavailable" && why.contains("System."))
+    };
+    let node = cluster.until("node-1", "told what is missing", is_told).await;
+    assert!(has_taint(&node, UNINITIALIZED), "{node:?}");
+    running.stop().await;
+    explanation(&node).unwrap().1
+}
+
+#[tokio::test]
+async fn a_datacenter_that_is_not_there_is_named_and_its_name_is_no_pattern() {
+    let cluster = Cluster::start().await;
+    let mut config = cluster.config(Vec::new());
+    config.vcenters[0].datacenters = vec!["dc-*".to_owned()];
+    let said = said_by_a_new_node(&cluster, config).await;
+    assert!(
+        said.contains("\"dc-*\"") && said.contains("datacenters in the configuration"),
+        "{said}"
+    );
+}
+
+#[tokio::test]
+async fn a_user_who_may_see_nothing_is_told_so_and_not_that_the_vm_is_missing() {
+    let cluster = Cluster::start().await;
+    let mut config = cluster.config(Vec::new());
+    let inline =
+        Inline { user: "nobody@vsphere.local".to_owned(), password: "Lab-nobody-1!".into() };
+    config.vcenters[0].credentials = CredentialSource::Inline(inline);
+    let said = said_by_a_new_node(&cluster, config).await;
+    assert!(
+        said.contains("grant the user a role with the privilege System.View on Folder"),
+        "{said}"
+    );
 }

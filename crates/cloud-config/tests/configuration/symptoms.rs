@@ -225,3 +225,14 @@ fn no_message_and_no_debug_output_has_a_password() {
         assert!(!shown.contains("hunter2"), "{text}\n{shown}");
     }
 }
+
+#[test]
+fn a_file_may_have_any_name_and_its_form_is_seen_from_its_text() {
+    let yaml = "global: {server: vc.example, user: u, password: p}\n";
+    for name in ["vsphere.conf", "cloud.yaml", "cloud.ini", "whatever"] {
+        for text in [INI, yaml] {
+            let accepted = Reader::new().read(name, text.as_bytes()).unwrap();
+            assert_eq!(accepted.config.vcenters[0].server, "vc.example", "{name}: {text}");
+        }
+    }
+}

@@ -128,6 +128,8 @@ pub enum Power {
     On,
     /// It does not.
     Off,
+    /// It does not, and its memory is kept.
+    Suspended,
 }
 
 /// What a vCenter knows; the rest of the answer is kept as JSON.
@@ -266,7 +268,11 @@ impl Control {
     /// # Errors
     /// As [`Control::state`].
     pub async fn power(&self, vm: &str, power: Power) -> Result<()> {
-        let power = if power == Power::On { "on" } else { "off" };
+        let power = match power {
+            Power::On => "on",
+            Power::Off => "off",
+            Power::Suspended => "suspended",
+        };
         self.post("/vm/power", json!({"vm": vm, "power": power})).await.map(drop)
     }
 
@@ -276,6 +282,22 @@ impl Control {
     /// As [`Control::state`].
     pub async fn readdress(&self, vm: &str, addresses: &[&str]) -> Result<()> {
         self.post("/vm/guest", json!({"vm": vm, "addresses": addresses})).await.map(drop)
+    }
+
+    /// Lets the tools in a machine's guest report, or not.
+    ///
+    /// # Errors
+    /// As [`Control::state`].
+    pub async fn run_tools(&self, vm: &str, run: bool) -> Result<()> {
+        self.post("/vm/guest", json!({"vm": vm, "tools": run})).await.map(drop)
+    }
+
+    /// Takes a machine's files away, or gives them back: an inaccessible machine has no BIOS UUID.
+    ///
+    /// # Errors
+    /// As [`Control::state`].
+    pub async fn reach_vm(&self, vm: &str, accessible: bool) -> Result<()> {
+        self.post("/vm/accessible", json!({"vm": vm, "accessible": accessible})).await.map(drop)
     }
 
     /// Moves a machine to another host.

@@ -109,6 +109,19 @@ async fn two_control_planes_run_at_once_and_share_nothing() {
 }
 
 #[tokio::test]
+async fn an_api_that_is_restarted_keeps_what_it_stored() {
+    let mut plane = ControlPlane::start().await.unwrap();
+    let maps: Api<ConfigMap> = Api::namespaced(plane.client(), "default");
+    maps.create(&PostParams::default(), &config_map("kept")).await.unwrap();
+    let watched = maps.watch(&WatchParams::default().timeout(120), "0").await.unwrap();
+    plane.restart_api().await.unwrap();
+    // Who watched notices: the stream ends or fails.
+    let told = tokio::time::timeout(BOUND, watched.for_each(async |_| {})).await;
+    assert!(told.is_ok(), "the watch goes on");
+    assert!(maps.get_opt("kept").await.unwrap().is_some());
+}
+
+#[tokio::test]
 async fn an_anonymous_request_is_refused() {
     let plane = ControlPlane::start().await.unwrap();
     let mut config = Config::new(plane.server().unwrap().parse().unwrap());

@@ -135,15 +135,17 @@ async fn the_wire_breaks_on_request() {
 async fn machines_change_on_request_and_wrong_requests_change_nothing() {
     let vcenter = VCenter::start(&VCenterSpec::default()).await.unwrap();
     let control = vcenter.control();
-    control.power("node-1", Power::Off).await.unwrap();
+    control.power("node-1", Power::Suspended).await.unwrap();
     control.readdress("node-2", &["10.99.0.77/24"]).await.unwrap();
     control.rename("old-vm", "older-vm").await.unwrap();
+    control.reach_vm("node-1", false).await.unwrap();
     control.untag("k8s-zone", "zone-1", "/dc-1/host/cluster-1").await.unwrap();
     control.reach_datastore("shared-2", false).await.unwrap();
     control.connect_host("esx-5.lab.example", false).await.unwrap();
     let changed = control.state().await.unwrap();
     assert!(object(&changed.inventory, "older-vm").is_some());
-    assert_eq!(object(&changed.inventory, "node-1").unwrap()["vm"]["power"], "poweredOff");
+    let lost = &object(&changed.inventory, "node-1").unwrap()["vm"];
+    assert_eq!((&lost["state"], &lost["power"]), (&json!("inaccessible"), &json!("suspended")));
     assert_eq!(
         object(&changed.inventory, "node-2").unwrap()["vm"]["addresses"],
         json!(["10.99.0.77"])
@@ -155,6 +157,10 @@ async fn machines_change_on_request_and_wrong_requests_change_nothing() {
         "disconnected"
     );
 
+    control.run_tools("node-2", false).await.unwrap();
+    let silent = control.state().await.unwrap();
+    assert_eq!(object(&silent.inventory, "node-2").unwrap()["vm"]["addresses"], json!([]));
+    control.run_tools("node-2", true).await.unwrap();
     let refused = control.power("no-such-vm", Power::On).await.unwrap_err();
     assert!(refused.to_string().contains("no-such-vm"), "{refused}");
     let refused = control.fail(&Fault::next("CnsCreateVolume", "NoSuchFault")).await.unwrap_err();

@@ -120,6 +120,7 @@ type vmGuestRequest struct {
 	NIC       int       `json:"nic"`
 	Addresses *[]string `json:"addresses"`
 	HostName  *string   `json:"host_name"`
+	Tools     *bool     `json:"tools"`
 }
 
 func (c *Control) vmGuest(r vmGuestRequest) (done, error) {
@@ -127,8 +128,8 @@ func (c *Control) vmGuest(r vmGuestRequest) (done, error) {
 	if err != nil {
 		return done{}, err
 	}
-	if r.Addresses == nil && r.HostName == nil {
-		return done{}, wrong("addresses", "is missing; give addresses or host_name")
+	if r.Addresses == nil && r.HostName == nil && r.Tools == nil {
+		return done{}, wrong("addresses", "is missing; give addresses, host_name or tools")
 	}
 	if r.Addresses != nil {
 		if err := c.vc.Inventory.SetAddresses(vm, r.NIC, *r.Addresses); err != nil {
@@ -136,9 +137,27 @@ func (c *Control) vmGuest(r vmGuestRequest) (done, error) {
 		}
 	}
 	if r.HostName != nil {
-		return done{true}, c.vc.Inventory.SetHostName(vm, *r.HostName)
+		if err := c.vc.Inventory.SetHostName(vm, *r.HostName); err != nil {
+			return done{}, err
+		}
+	}
+	if r.Tools != nil {
+		return done{true}, c.vc.Inventory.SetTools(vm, *r.Tools)
 	}
 	return done{true}, nil
+}
+
+type vmAccessibleRequest struct {
+	VM         string `json:"vm"`
+	Accessible bool   `json:"accessible"`
+}
+
+func (c *Control) vmAccessible(r vmAccessibleRequest) (done, error) {
+	vm, err := c.vc.Inventory.FindVM("vm", r.VM)
+	if err != nil {
+		return done{}, err
+	}
+	return done{true}, c.vc.Inventory.SetVMAccessible(vm, r.Accessible)
 }
 
 type vmRequest struct {

@@ -93,6 +93,42 @@ func TestGuestAddressesCanChange(t *testing.T) {
 	}
 }
 
+func TestAGuestWithoutToolsReportsNothing(t *testing.T) {
+	l := start(t)
+	vm := l.vm("node-1").Reference()
+	l.watch(vm, "guest.toolsRunningStatus", func() {
+		l.must("POST", "/vm/guest", `{"vm":"node-1","tools":false}`)
+	}, func(value any) bool { return value == "guestToolsNotRunning" })
+	var state mo.VirtualMachine
+	l.read(vm, []string{"guest.net", "guest.hostName"}, &state)
+	if state.Guest != nil && (len(state.Guest.Net) > 0 || state.Guest.HostName != "") {
+		t.Errorf("got %+v", state.Guest)
+	}
+	l.watch(vm, "guest.toolsRunningStatus", func() {
+		l.must("POST", "/vm/guest", `{"vm":"node-1","tools":true}`)
+	}, func(value any) bool { return value == "guestToolsRunning" })
+}
+
+func TestAVMWhoseFilesAreGoneHasNoUUID(t *testing.T) {
+	l := start(t)
+	vm := l.vm("node-1").Reference()
+	var before, lost, back mo.VirtualMachine
+	paths := []string{"summary.config.uuid"}
+	l.read(vm, paths, &before)
+	l.watch(vm, "runtime.connectionState", func() {
+		l.must("POST", "/vm/accessible", `{"vm":"node-1","accessible":false}`)
+	}, func(value any) bool { return value == types.VirtualMachineConnectionStateInaccessible })
+	l.read(vm, paths, &lost)
+	l.must("POST", "/vm/accessible", `{"vm":"node-1","accessible":true}`)
+	l.read(vm, paths, &back)
+	if lost.Summary.Config.Uuid != "" {
+		t.Errorf("got %q", lost.Summary.Config.Uuid)
+	}
+	if before.Summary.Config.Uuid == "" || back.Summary.Config.Uuid != before.Summary.Config.Uuid {
+		t.Errorf("got %q after %q", back.Summary.Config.Uuid, before.Summary.Config.Uuid)
+	}
+}
+
 func TestObjectsCanBeRenamed(t *testing.T) {
 	l := start(t)
 	vm := l.vm("node-1").Reference()

@@ -72,6 +72,7 @@ func (c *Control) routes() http.Handler {
 		"POST /vm/datastore":  act(c.vmDatastore),
 		"POST /vm/power":      act(c.vmPower),
 		"POST /vm/guest":      act(c.vmGuest),
+		"POST /vm/accessible": act(c.vmAccessible),
 		"POST /vm/unregister": act(c.vmUnregister),
 
 		"POST /host/state":           act(c.hostState),

@@ -173,6 +173,15 @@ func (inv *Inventory) SetAddresses(vm *simulator.VirtualMachine, card int, addre
 
 // SetHostName changes the host name the guest reports.
 func (inv *Inventory) SetHostName(vm *simulator.VirtualMachine, name string) error {
+	return inv.changeGuest(vm, func(guest *world.Guest) { guest.HostName = name })
+}
+
+// SetTools lets the guest report, or not.
+func (inv *Inventory) SetTools(vm *simulator.VirtualMachine, run bool) error {
+	return inv.changeGuest(vm, func(guest *world.Guest) { guest.NoTools = !run })
+}
+
+func (inv *Inventory) changeGuest(vm *simulator.VirtualMachine, change func(*world.Guest)) error {
 	inv.mu.Lock()
 	d := inv.vms[vm.Self]
 	if d == nil {
@@ -180,10 +189,26 @@ func (inv *Inventory) SetHostName(vm *simulator.VirtualMachine, name string) err
 		return wrong("vm", "the VM was not described, so its guest is unknown")
 	}
 	changed := *d
-	changed.Guest.HostName = name
+	change(&changed.Guest)
 	inv.vms[vm.Self] = &changed
 	inv.mu.Unlock()
 	inv.showGuest(vm)
+	return nil
+}
+
+// SetVMAccessible takes a VM's files away, or gives them back. vCenter cannot read what is in them meanwhile: such a VM
+// has no BIOS UUID.
+func (inv *Inventory) SetVMAccessible(vm *simulator.VirtualMachine, accessible bool) error {
+	d := inv.described(vm.Self)
+	if d == nil {
+		return wrong("vm", "the VM was not described, so its UUID is unknown")
+	}
+	state, uuid := types.VirtualMachineConnectionStateInaccessible, ""
+	if accessible {
+		state, uuid = types.VirtualMachineConnectionStateConnected, d.UUID
+	}
+	inv.update(vm, set("runtime.connectionState", state), set("summary.runtime.connectionState", state),
+		set("config.uuid", uuid), set("summary.config.uuid", uuid))
 	return nil
 }
 

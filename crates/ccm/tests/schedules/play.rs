@@ -1,0 +1,342 @@
+//! Plays a schedule, waits until everything is as it should be, and says how long that took.
+
+use std::{
+    cell::Cell,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, bail};
+use ccm::{Options, lifecycle::Settings};
+use jiff::SignedDuration;
+use k8s_openapi::api::core::v1::Node;
+use kube::api::DeleteParams;
+use lab::{
+    Wait, until,
+    vcenter::{HttpFault, HttpFaultKind, Power},
+};
+
+use crate::{
+    lane::{Lane, Machine, Sessions},
+    node::{
+        BOUND, Running, SHUTDOWN, UNINITIALIZED, addresses, annotation, condition, has_taint,
+        is_initialised, label, register, report_ready,
+    },
+    script::{MACHINES, Outage, Script, Step, Who},
+    witness::Seen,
+};
+
+/// A machine, and what is true of it.
+struct Model {
+    machine: Machine,
+    joined: bool,
+    ready: bool,
+    power: Power,
+    removal: Option<Removal>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Removal {
+    Destroyed,
+    Unregistered,
+}
+
+/// How a schedule ended well.
+pub(crate) struct Converged {
+    /// How long after its last step everything was right.
+    pub(crate) after: Duration,
+    /// What was wrong until then.
+    pub(crate) last: &'static str,
+}
+
+/// A schedule that is being played.
+struct Player<'a> {
+    lane: &'a mut Lane,
+    slot: usize,
+    models: Vec<Model>,
+    running: Option<Running>,
+    outage: Option<Outage>,
+    /// Whether a session may be left that nobody could log out, because vCenter did not answer.
+    stranded: bool,
+    readdressed: usize,
+}
+
+/// Plays a schedule.
+pub(crate) async fn play(lane: &mut Lane, slot: usize, script: &Script) -> Result<Converged> {
+    let model = |at| Model {
+        machine: Machine::of(slot, at),
+        joined: false,
+        ready: false,
+        power: Power::On,
+        removal: None,
+    };
+    let models = (0..MACHINES).map(model).collect();
+    let mut player =
+        Player { lane, slot, models, running: None, outage: None, stranded: false, readdressed: 0 };
+    let played = Box::pin(player.play(script)).await;
+    if let Some(running) = player.running.take() {
+        running.stop().await;
+    }
+    played
+}
+
+impl Player<'_> {
+    async fn play(&mut self, script: &Script) -> Result<Converged> {
+        self.lane.log_in_as(Who::Usual).await?;
+        self.start();
+        let foreign = self.add_foreign().await?;
+        for step in &script.steps {
+            self.take(*step).await.with_context(|| format!("{step:?}"))?;
+        }
+        let over = Instant::now();
+        let last = Cell::new("nothing");
+        until("everything is right", BOUND, || async { self.look(&last) }).await?;
+        let converged = Converged { after: over.elapsed(), last: last.get() };
+        self.check_sessions(Sessions { soap: 1, rest: 1 }).await?;
+        if let Some(running) = self.running.take() {
+            running.stop().await;
+        }
+        self.check_sessions(Sessions { soap: 0, rest: 0 }).await?;
+        self.clean_up(&foreign).await?;
+        // Cleaning up has changed nothing of what was to be right, and may have shown harm.
+        let harm = &self.lane.witness.seen().harm;
+        if harm.is_empty() { Ok(converged) } else { bail!("{}", harm.join("\n")) }
+    }
+
+    fn start(&mut self) {
+        // As eager as can be, so that what is wrong to delete would be deleted.
+        let lifecycle = Settings {
+            checks: 1,
+            grace: SignedDuration::ZERO,
+            most_percent: 1000,
+            ..Settings::default()
+        };
+        let options = Options { lifecycle, ..Options::default() };
+        let running = Running::start(self.lane.client.clone(), self.lane.config(), options);
+        self.running = Some(running);
+    }
+
+    /// A Node of another cloud, which looks as if it needed us.
+    async fn add_foreign(&self) -> Result<String> {
+        let name = format!("foreign-{}", self.slot);
+        let uuid = &self.models[0].machine.uuid;
+        let node = register(&self.lane.nodes, &name, uuid, Some("k3s://foreign")).await?;
+        self.lane.witness.seen().foreign.insert(name.clone(), node.metadata.resource_version);
+        Ok(name)
+    }
+
+    async fn take(&mut self, step: Step) -> Result<()> {
+        match step {
+            Step::Pause(milliseconds) => {
+                tokio::time::sleep(Duration::from_millis(milliseconds)).await;
+            }
+            Step::Join(at) => {
+                let Machine { name, uuid, .. } = &self.models[at].machine;
+                register(&self.lane.nodes, name, uuid, None).await?;
+                self.models[at].joined = true;
+            }
+            Step::Ready(at, ready) => {
+                self.models[at].ready = ready;
+                let name = &self.models[at].machine.name;
+                match report_ready(&self.lane.nodes, name, ready).await {
+                    Err(kube::Error::Api(status)) if status.code == 404 => {}
+                    other => drop(other?),
+                }
+            }
+            Step::StartAgain => {
+                self.stranded |= self.outage.is_some();
+                if let Some(running) = self.running.take() {
+                    running.stop().await;
+                }
+                self.start();
+            }
+            Step::Login(who) => {
+                self.stranded |= self.outage.is_some();
+                self.lane.log_in_as(who).await?;
+            }
+            Step::Refuse(refuse) => self.lane.refuse(refuse).await,
+            other => self.change(other).await?,
+        }
+        Ok(())
+    }
+
+    /// What happens in vCenter.
+    async fn change(&mut self, step: Step) -> Result<()> {
+        let control = self.lane.vcenter.control().clone();
+        match step {
+            Step::Readdress(at) => {
+                self.readdressed += 1;
+                let address = format!("10.98.{}.{}", self.slot, self.readdressed);
+                let model = &mut self.models[at];
+                control.readdress(&model.machine.name, &[&format!("{address}/24")]).await?;
+                model.machine.address = address;
+            }
+            Step::Power(at, power) => {
+                let model = &mut self.models[at];
+                model.power = power;
+                if power != Power::On {
+                    self.lane.witness.seen().may_be_off.insert(model.machine.name.clone());
+                }
+                control.power(&model.machine.name, power).await?;
+            }
+            Step::Migrate(at, first) => {
+                let host = if first { "esx-1" } else { "esx-2" };
+                control.migrate(&self.models[at].machine.name, host).await?;
+            }
+            Step::Destroy(at) => {
+                let name = self.remove(at, Removal::Destroyed);
+                control.delete(&name).await?;
+            }
+            Step::Unregister(at) => {
+                let name = self.remove(at, Removal::Unregistered);
+                control.unregister(&name).await?;
+            }
+            Step::Break(outage, cut) => {
+                self.heal().await?;
+                self.outage = Some(outage);
+                let kind = match outage {
+                    Outage::Unavailable => HttpFaultKind::Status { status: 503 },
+                    Outage::Hanging => HttpFaultKind::Hang,
+                    Outage::Cut => HttpFaultKind::Reset,
+                    Outage::Truncated => HttpFaultKind::Truncate,
+                };
+                let fault = HttpFault { path: "/".to_owned(), method: None, kind, count: 0 };
+                control.break_http(&fault).await?;
+                if cut {
+                    control.restart(0).await?;
+                }
+            }
+            Step::Heal => self.heal().await?,
+            Step::Expire => control.expire_sessions().await?,
+            Step::Restart(milliseconds) => control.restart(milliseconds).await?,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn remove(&mut self, at: usize, removal: Removal) -> String {
+        let model = &mut self.models[at];
+        model.removal = Some(removal);
+        let name = model.machine.name.clone();
+        let mut seen = self.lane.witness.seen();
+        // It is powered off first.
+        seen.may_be_off.insert(name.clone());
+        // One that is only unregistered may come back.
+        if removal == Removal::Destroyed {
+            seen.may_go.insert(name.clone());
+        }
+        name
+    }
+
+    async fn heal(&mut self) -> Result<()> {
+        let control = self.lane.vcenter.control();
+        let Some(outage) = self.outage.take() else { return Ok(()) };
+        control.disarm().await?;
+        if outage == Outage::Hanging {
+            // What hangs would hang until the client's patience is over; somebody restarts such a vCenter.
+            control.restart(0).await?;
+        } else if self.stranded {
+            // They end by themselves after half an hour.
+            control.expire_sessions().await?;
+        }
+        self.stranded = false;
+        Ok(())
+    }
+
+    /// Whether all is as it should be. Harm that was done does not become better by waiting.
+    fn look(&self, last: &Cell<&'static str>) -> Result<Wait<()>> {
+        let seen = self.lane.witness.seen();
+        if !seen.harm.is_empty() {
+            bail!("{}", seen.harm.join("\n"));
+        }
+        for model in &self.models {
+            if let Err(wrong) = model.check(&seen) {
+                last.set(wrong);
+                let name = &model.machine.name;
+                let node = seen.nodes.get(name);
+                return Ok(Wait::NotYet(format!("{name}: {wrong}: {node:?}")));
+            }
+        }
+        Ok(Wait::Done(()))
+    }
+
+    async fn check_sessions(&self, most: Sessions) -> Result<()> {
+        let waited = until("no session is left over", BOUND, || async {
+            let open = self.lane.sessions().await;
+            let few = open.soap <= most.soap && open.rest <= most.rest;
+            Ok(if few { Wait::Done(()) } else { Wait::NotYet(format!("{open:?}")) })
+        });
+        waited.await
+    }
+
+    async fn clean_up(&self, foreign: &str) -> Result<()> {
+        let own = self.models.iter().map(|model| model.machine.name.as_str());
+        for name in own.chain([foreign]) {
+            self.lane.witness.seen().may_go.insert(name.to_owned());
+            match self.lane.nodes.delete(name, &DeleteParams::default()).await {
+                Err(kube::Error::Api(status)) if status.code == 404 => {}
+                other => drop(other?),
+            }
+        }
+        until("all Nodes are gone", BOUND, || async {
+            let left = self.lane.witness.seen().nodes.len();
+            Ok(if left == 0 { Wait::Done(()) } else { Wait::NotYet(format!("{left} are left")) })
+        })
+        .await
+    }
+}
+
+/// What is not yet as it should be, if something is not.
+type Check = Result<(), &'static str>;
+
+impl Model {
+    fn check(&self, seen: &Seen) -> Check {
+        let node = seen.nodes.get(&self.machine.name);
+        let Some(removal) = self.removal else {
+            return node.ok_or("it is not there").and_then(|node| self.check_kept(node));
+        };
+        match node {
+            None if self.ready => Err("it is ready and was deleted"),
+            None if removal == Removal::Unregistered => {
+                Err("its VM was unregistered and it was deleted")
+            }
+            None => Ok(()),
+            Some(node) if self.ready || removal == Removal::Unregistered => self.check_taint(node),
+            Some(node) if annotation(node, "ccm.vsphere.vmware.com/vm").is_some() => {
+                Err("its VM was destroyed and it is still there")
+            }
+            Some(node) if !has_taint(node, UNINITIALIZED) => Err("it was initialised without VM"),
+            Some(_) => Ok(()),
+        }
+    }
+
+    fn check_kept(&self, node: &Node) -> Check {
+        let state = condition(node, "VSphereReady");
+        if self.power != Power::On {
+            if state.as_deref() != Some("False") {
+                return Err("it does not say that its VM is off");
+            }
+            if !self.ready && !has_taint(node, SHUTDOWN) {
+                return Err("it is not said to be shut down");
+            }
+            return self.check_taint(node);
+        }
+        if !is_initialised(node) {
+            return Err("it is not initialised");
+        }
+        if addresses(node).get("InternalIP") != Some(&self.machine.address) {
+            return Err("it has another address");
+        }
+        if label(node, "topology.kubernetes.io/zone") != Some("zone-1") {
+            return Err("it has no zone");
+        }
+        if state.as_deref() != Some("True") {
+            return Err("it does not say that all is well");
+        }
+        self.check_taint(node)
+    }
+
+    fn check_taint(&self, node: &Node) -> Check {
+        let stale = self.ready && has_taint(node, SHUTDOWN);
+        if stale { Err("it is ready and said to be shut down") } else { Ok(()) }
+    }
+}
