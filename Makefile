@@ -19,10 +19,11 @@ lab: ## Starts a real two-node Kubernetes on this machine
 lab-down: ## Removes it again, with all that it made
 	@cargo xtask lab down
 
-bench: ## Measures the lab, the simulator and the vCenter client
+bench: ## Measures the lab, the simulator, the vCenter client and the cloud controller manager
 	@cargo xtask bench lab
 	@cargo xtask bench vcenter
 	@cargo xtask bench vsphere
+	@cargo xtask bench ccm
 
 e2e: ## Runs Kubernetes' storage suite against the CSI driver
 	@cargo xtask e2e

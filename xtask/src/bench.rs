@@ -12,6 +12,7 @@ use lab::{ControlPlane, Lab, Progress, Spec, VCenter, VCenterSpec, World, compon
 use serde_json::{Value, json};
 
 use crate::{
+    bench_ccm::{self, BenchCcm},
     bench_vsphere::{self, BenchVsphere},
     interrupt::interruptible,
     lab_commands,
@@ -35,6 +36,8 @@ pub(crate) enum Bench {
     Vcenter,
     /// Our vCenter client beside govmomi's; needs no root
     Vsphere(BenchVsphere),
+    /// Our cloud controller manager at many Nodes, beside others; needs no root
+    Ccm(BenchCcm),
 }
 
 pub(crate) fn run(command: &Bench) -> Result<()> {
@@ -50,6 +53,7 @@ pub(crate) fn run(command: &Bench) -> Result<()> {
         }
         Bench::Vcenter => report("vcenter", &interruptible(vcenter_figures())?),
         Bench::Vsphere(arguments) => interruptible(bench_vsphere::run(arguments)),
+        Bench::Ccm(arguments) => interruptible(Box::pin(bench_ccm::run(arguments))),
     }
 }
 

@@ -6,7 +6,7 @@
 use std::{
     fs,
     io::{BufRead, BufReader, Write},
-    path::{Path, PathBuf},
+    path::Path,
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
     time::{Duration, Instant},
 };
@@ -18,7 +18,10 @@ use lab::{
 };
 use serde_json::{Value, json};
 
-use crate::output::{complain, say, table};
+use crate::{
+    measured::{self, release_build},
+    output::{complain, say, table},
+};
 
 const VMS: u32 = 10_000;
 /// What govmomi's program is given, too: the page size of ours.
@@ -43,7 +46,8 @@ struct Cost {
 }
 
 pub(crate) async fn run(arguments: &BenchVsphere) -> Result<()> {
-    let ours = build()?;
+    complain("building the client");
+    let ours = release_build(&["-p", "vsphere", "--example", "measure"], "measure")?;
     complain(&format!("a vCenter with {VMS} VMs"));
     let spec = VCenterSpec { generated_vms: VMS, ..VCenterSpec::default() };
     let vcenter = VCenter::start(&spec).await?;
@@ -60,28 +64,6 @@ pub(crate) async fn run(arguments: &BenchVsphere) -> Result<()> {
     complain("a thousand tasks");
     figures.extend(tasks(&ours, &vcenter).await?);
     report(&costs, &figures)
-}
-
-/// The release build of the example that the figures are about.
-fn build() -> Result<PathBuf> {
-    complain("building the client");
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let built = Command::new(cargo)
-        .current_dir(&root)
-        .args(["build", "--quiet", "--release", "-p", "vsphere", "--example", "measure"])
-        .args(["--message-format", "json-render-diagnostics"])
-        .stderr(Stdio::inherit())
-        .output()?;
-    if !built.status.success() {
-        bail!("the example `measure` does not build");
-    }
-    let text = String::from_utf8(built.stdout)?;
-    let artifacts = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    artifacts
-        .filter(|artifact| artifact["target"]["name"] == "measure")
-        .find_map(|artifact| artifact["executable"].as_str().map(PathBuf::from))
-        .context("cargo did not say where the example is")
 }
 
 fn ours(program: &Path, mode: &str, vcenter: &VCenter) -> Command {
@@ -133,22 +115,6 @@ impl Program {
         }
         serde_json::from_str(&line).with_context(|| format!("no JSON: {line}"))
     }
-
-    fn cpu_seconds(&self) -> Result<f64> {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
-        // The name in parentheses may have blanks; user and system time are fields 14 and 15.
-        let rest = stat.rsplit_once(')').context("no stat")?.1;
-        let ticks = rest.split_whitespace().skip(11).take(2).map(str::parse::<f64>);
-        Ok(ticks.sum::<Result<f64, _>>()? / 100.0)
-    }
-
-    /// A line of /proc/PID/status, in MB.
-    fn memory_mb(&self, key: &str) -> Result<f64> {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
-        let line = status.lines().find_map(|line| line.strip_prefix(key)).context("no memory")?;
-        let kilobytes: f64 = line.split_whitespace().next().context("no memory")?.parse()?;
-        Ok(kilobytes * 1024.0 / 1e6)
-    }
 }
 
 impl Drop for Program {
@@ -167,8 +133,8 @@ fn read(program: &'static str, command: Command) -> Result<Cost> {
     let cost = Cost {
         program,
         vms: answer["vms"].as_u64().context("no vms")?,
-        cpu_seconds: running.cpu_seconds()?,
-        peak_rss_mb: running.memory_mb("VmHWM:")?,
+        cpu_seconds: measured::cpu_seconds(running.child.id())?,
+        peak_rss_mb: measured::memory_mb(running.child.id(), "VmHWM:")?,
         seconds: seconds.iter().sum(),
     };
     running.input = None;
@@ -217,7 +183,7 @@ async fn watch(ours_program: &Path, vcenter: &VCenter) -> Result<Vec<Figure>> {
     let (all, polls) = requests(vcenter.control()).await?;
     tokio::time::sleep(Duration::from_secs(20)).await;
     let (all_after, polls_after) = requests(vcenter.control()).await?;
-    let memory = running.memory_mb("VmRSS:")?;
+    let memory = measured::memory_mb(running.child.id(), "VmRSS:")?;
     let mut delays = Vec::new();
     for round in 0..40 {
         let (power, state) =

@@ -1,12 +1,14 @@
 //! The project's own commands, behind `cargo xtask`. The Makefile calls these and nothing else.
 
 mod bench;
+mod bench_ccm;
 mod bench_vsphere;
 mod demo;
 mod e2e;
 mod interrupt;
 mod lab_commands;
 mod lab_vcenter;
+mod measured;
 mod output;
 mod suite;
 #[cfg(test)]

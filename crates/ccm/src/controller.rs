@@ -1,21 +1,28 @@
 //! Keeps the Nodes of a cluster: observes, plans, applies and reports, again and again.
 //!
-//! A round looks at all Nodes whenever a Node or a vCenter changed, a little later so that changes which come
-//! together are one round; lifecycle is looked at by the clock. Plans are pure and cheap, requests are made
-//! only for differences. A Node that somebody else changed meanwhile is planned anew.
+//! A round looks at the Nodes that changed, and at all when a vCenter changed or the clock says so; a little
+//! later, so that changes which come together are one round. Lifecycle is looked at by the clock. Plans are pure
+//! and cheap, requests are made only for differences. A Node that somebody else changed meanwhile is planned
+//! anew. While a round writes, the watch of Nodes is read on: who lets it wait is cut off.
 
 mod apply;
 mod evidence;
+mod lean;
+mod nodes;
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeSet, HashMap, HashSet},
     pin::pin,
     sync::Arc,
     time::Duration,
 };
 
 use daemon::{pauses::Pauses, supervise::Shutdown};
-use futures::{StreamExt, future::select_all, stream};
+use futures::{
+    Stream, StreamExt,
+    future::select_all,
+    stream::{self, FuturesUnordered},
+};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Node;
 use kube::{
@@ -26,11 +33,10 @@ use kube::{
     },
 };
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
-use tracing::warn;
 
 pub use self::apply::Apply;
 pub(crate) use self::apply::Hand;
-use self::{apply::Kept, evidence::Inquiry};
+use self::{apply::Kept, evidence::Inquiry, lean::Lean, nodes::Nodes};
 use crate::{
     args::Controllers,
     discovery::{Census, Finding, Wanted},
@@ -65,10 +71,7 @@ pub(crate) struct Controller {
     hand: Hand,
     views: Vec<View>,
     settings: Settings,
-    nodes: HashMap<String, Node>,
-    /// Nodes of a list that is not complete yet.
-    incoming: HashMap<String, Node>,
-    synced: bool,
+    nodes: Nodes,
     /// Nodes that could not be written, and until when they are left alone.
     paused: HashMap<String, Instant>,
     history: History,
@@ -76,6 +79,9 @@ pub(crate) struct Controller {
     /// What was last told about the lifecycle of a Node, by its name.
     told: HashMap<String, node::Event>,
 }
+
+/// What a watch of Nodes tells.
+type Told = Result<Event<Lean>, watcher::Error>;
 
 /// What all vCenters say in one round.
 struct Observation<'a> {
@@ -91,9 +97,7 @@ impl Controller {
             hand,
             views,
             settings,
-            nodes: HashMap::new(),
-            incoming: HashMap::new(),
-            synced: false,
+            nodes: Nodes::default(),
             paused: HashMap::new(),
             history: History::default(),
             inquiry: Inquiry::default(),
@@ -103,32 +107,36 @@ impl Controller {
 
     /// Keeps Nodes until `shutdown`.
     pub(crate) async fn run(mut self, shutdown: &Shutdown) {
-        let api: Api<Node> = self.hand.nodes().clone();
+        let api: Api<Lean> = self.hand.nodes().clone();
         let watched = watcher(api, watcher::Config::default());
         let mut events = pin!(watched.backoff(Pauses::default()));
         let mut clock = interval(self.settings.lifecycle_every);
         clock.set_missed_tick_behavior(MissedTickBehavior::Delay);
         while !shutdown.is_requested() {
-            let mut due = false;
-            tokio::select! {
-                () = shutdown.requested() => return,
-                event = events.next() => self.take(event),
-                () = changed(&mut self.views) => {}
-                _ = clock.tick() => due = true,
+            let (mut all, mut due) = (false, false);
+            while !(all || due || self.nodes.have_news()) {
+                tokio::select! {
+                    () = shutdown.requested() => return,
+                    event = events.next() => self.nodes.take(event),
+                    () = changed(&mut self.views) => all = true,
+                    () = self.inquiry.answered() => due = true,
+                    _ = clock.tick() => due = true,
+                }
             }
             let mut later = pin!(sleep(TOGETHER));
             loop {
                 tokio::select! {
                     () = &mut later => break,
-                    event = events.next() => self.take(event),
+                    event = events.next() => self.nodes.take(event),
                 }
             }
-            if !self.synced {
+            if !self.nodes.is_synced() {
                 continue;
             }
             let work = async {
+                let changed = self.nodes.take_changed();
                 if self.settings.controllers.nodes {
-                    Box::pin(self.keep()).await;
+                    Box::pin(self.keep(&changed, all || due, &mut events)).await;
                 }
                 if due && self.settings.controllers.lifecycle {
                     Box::pin(self.live()).await;
@@ -139,77 +147,77 @@ impl Controller {
                 return;
             }
             if due {
-                self.hand.metrics().count_nodes(self.nodes.values().map(node::standing));
+                self.hand.metrics().count_nodes(self.nodes.iter().map(node::standing));
             }
         }
     }
 
-    fn take(&mut self, event: Option<Result<Event<Node>, watcher::Error>>) {
-        let name = |node: &Node| node.metadata.name.clone().unwrap_or_default();
-        match event {
-            Some(Ok(Event::Init)) => self.incoming.clear(),
-            Some(Ok(Event::InitApply(node))) => _ = self.incoming.insert(name(&node), node),
-            Some(Ok(Event::InitDone)) => {
-                self.nodes = std::mem::take(&mut self.incoming);
-                self.synced = true;
-            }
-            Some(Ok(Event::Apply(node))) => self.learn(node),
-            Some(Ok(Event::Delete(node))) => _ = self.nodes.remove(&name(&node)),
-            Some(Err(error)) => warn!(%error, "Nodes cannot be watched"),
-            None => {}
+    fn look(&self) -> Vec<Arc<Snapshot>> {
+        self.views.iter().map(|view| Arc::clone(&view.snapshot.borrow())).collect()
+    }
+
+    /// Makes Nodes say the truth about their VMs: those that changed, or all.
+    async fn keep(
+        &mut self,
+        changed: &HashSet<String>,
+        mut all: bool,
+        events: &mut (impl Stream<Item = Told> + Unpin),
+    ) {
+        for view in &mut self.views {
+            all |= view.snapshot.has_changed().unwrap_or(false);
+            // Before it is looked at: what changes from here on is for the next round.
+            view.snapshot.mark_unchanged();
         }
-    }
-
-    /// Keeps the newer of two states: our own writes come back before the watch tells them.
-    fn learn(&mut self, node: Node) {
-        let name = node.metadata.name.clone().unwrap_or_default();
-        let known = self.nodes.get(&name).filter(|known| known.metadata.uid == node.metadata.uid);
-        if known.is_none_or(|known| version(known) <= version(&node)) {
-            self.nodes.insert(name, node);
-        }
-    }
-
-    fn look(&mut self) -> Vec<Arc<Snapshot>> {
-        let views = self.views.iter_mut();
-        views.map(|view| Arc::clone(&view.snapshot.borrow_and_update())).collect()
-    }
-
-    /// Makes all Nodes say the truth about their VMs.
-    async fn keep(&mut self) {
         let snapshots = self.look();
         let observation = Observation::new(&snapshots, &self.settings);
-        self.want(&observation);
-        let observation = &observation;
+        let of_round = |node: &&Node| all || changed.contains(&nodes::name(node));
+        let looked: Vec<&Node> = self.nodes.iter().filter(of_round).collect();
+        self.want(&observation, &looked, all);
         self.paused.retain(|_, until| *until > Instant::now());
-        let free = self.nodes.iter().filter(|(name, _)| !self.paused.contains_key(*name));
-        let changing = free.map(|(_, node)| node).filter(|node| {
+        let (paused, observation) = (&self.paused, &observation);
+        let free = looked.into_iter().filter(|node| !paused.contains_key(&nodes::name(node)));
+        let changing = free.filter(|node| {
             let change = observation.plan(node);
             change.is_some_and(|change| !change.is_empty())
         });
-        let hand = &self.hand;
-        let writes: Vec<_> =
-            changing.map(|node| hand.keep(node.clone(), |node| observation.plan(node))).collect();
-        let kept: Vec<Kept> = stream::iter(writes).buffer_unordered(AT_ONCE).collect().await;
-        for one in kept {
-            match one {
-                Kept::Written(node) => self.learn(*node),
-                Kept::Left => {}
-                Kept::Failed(name) => _ = self.paused.insert(name, Instant::now() + AGAIN_AFTER),
+        let mut waiting = changing.map(nodes::name).collect::<Vec<_>>().into_iter();
+        let mut writing = FuturesUnordered::new();
+        loop {
+            while writing.len() < AT_ONCE
+                && let Some(name) = waiting.next()
+            {
+                let node = self.nodes.get(&name).cloned();
+                writing
+                    .extend(node.map(|node| self.hand.keep(node, |node| observation.plan(node))));
+            }
+            tokio::select! {
+                kept = writing.next() => match kept {
+                    Some(Kept::Written(node)) => _ = self.nodes.learn(*node),
+                    Some(Kept::Left) => {}
+                    Some(Kept::Failed(name)) => {
+                        self.paused.insert(name, Instant::now() + AGAIN_AFTER);
+                    }
+                    None => return,
+                },
+                event = events.next() => self.nodes.take(event),
             }
         }
     }
 
-    /// Tells each vCenter which of its VMs are Nodes.
-    fn want(&self, observation: &Observation<'_>) {
+    /// Tells each vCenter which of its VMs are Nodes: by all of them, or by some more.
+    fn want(&self, observation: &Observation<'_>, nodes: &[&Node], all: bool) {
         let mut wanted: HashMap<&str, BTreeSet<_>> = HashMap::new();
-        for node in self.nodes.values() {
+        for node in nodes {
             if let Finding::Found(machine, _) = observation.census.find(&Wanted::of(node)) {
                 wanted.entry(machine.vcenter).or_default().insert(machine.vm.reference.clone());
             }
         }
         for (view, snapshot) in self.views.iter().zip(observation.snapshots) {
-            let of_view = wanted.remove(snapshot.name.as_str()).unwrap_or_default();
+            let mut of_view = wanted.remove(snapshot.name.as_str()).unwrap_or_default();
             view.wanted.send_if_modified(|known| {
+                if !all {
+                    of_view.extend(known.iter().cloned());
+                }
                 // What a silent vCenter was asked for is not forgotten.
                 let news = *known != of_view && !of_view.is_empty();
                 if news {
@@ -224,7 +232,7 @@ impl Controller {
     async fn live(&mut self) {
         let snapshots = self.look();
         let observation = Observation::new(&snapshots, &self.settings);
-        let nodes: Vec<&Node> = self.nodes.values().collect();
+        let nodes: Vec<&Node> = self.nodes.iter().collect();
         let findings: Vec<Finding<'_>> =
             nodes.iter().map(|node| observation.census.find(&Wanted::of(node))).collect();
         let evidence = self.inquiry.gather(&snapshots, &nodes, &findings).await;
@@ -251,7 +259,7 @@ impl Controller {
             stream::iter(writes).buffer_unordered(AT_ONCE).collect().await;
         (self.history, self.told) = (plan.history, told);
         for node in written.into_iter().flatten() {
-            self.learn(node);
+            self.nodes.learn(node);
         }
     }
 }
@@ -289,11 +297,6 @@ impl<'a> Observation<'a> {
         };
         Some(node::plan(node, &observed, &self.settings.node, self.now))
     }
-}
-
-/// The version of a Node; of two, the larger is the newer.
-fn version(node: &Node) -> Option<u64> {
-    node.metadata.resource_version.as_ref()?.parse().ok()
 }
 
 /// Returns when a vCenter says something new.

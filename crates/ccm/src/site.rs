@@ -40,18 +40,20 @@ use vsphere::{
 pub use self::snapshot::{Guest, Snapshot, Tags};
 use crate::credentials::LoginView;
 
-/// Tags change seldom, and nobody tells when.
-const TAGS_EVERY: Duration = Duration::from_secs(300);
+/// Tags change seldom, and nobody tells when. By then vCenter has forgotten the session that they are read in.
+const TAGS_EVERY: Duration = Duration::from_secs(600);
 /// How soon something that failed is tried again.
 const AGAIN_AFTER: Duration = Duration::from_secs(2);
 /// Hosts change in bursts; their tags are read once for all.
 const BURST: Duration = Duration::from_secs(1);
-/// Between two questions whether vCenter answers at all: a watch waits, and cannot tell.
-const ASK_EVERY: Duration = Duration::from_secs(30);
+/// How soon refused credentials that replace good ones are tried again, if they do not change.
+const REPLACE_AFTER: Duration = Duration::from_secs(30);
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 const LOG_OUT_WITHIN: Duration = Duration::from_secs(10);
 /// Changes of the inventory that are taken in at once.
 const MOST_AT_ONCE: usize = 500;
+/// Guests that are read at once: the devices of a VM are many times what is kept of it.
+const MOST_GUESTS: usize = 250;
 
 /// What a session service is asked with if the Secret has nothing.
 const OWN_TOKEN: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
@@ -138,7 +140,6 @@ impl Site {
                 Box::pin(self.follow(&connection)),
                 Box::pin(self.read_tags(&connection)),
                 Box::pin(self.read_guests(&connection)),
-                Box::pin(self.ask(&connection)),
                 Box::pin(self.rotate(&connection, login)),
             )
         };
@@ -203,7 +204,7 @@ impl Site {
                 };
                 warn!(vcenter = self.vcenter.name, why, "new credentials are not in use");
                 tokio::select! {
-                    () = sleep(ASK_EVERY) => {}
+                    () = sleep(REPLACE_AFTER) => {}
                     changed = login.changed() => if changed.is_err() { pending::<()>().await },
                 }
             }
@@ -231,13 +232,16 @@ impl Site {
             for error in chunk.iter().filter_map(|change| change.as_ref().err()) {
                 self.failed(error);
             }
-            self.update(|snapshot| {
+            self.state.send_if_modified(|snapshot| {
+                let snapshot = Arc::make_mut(snapshot);
                 if let Some(about) = about {
                     snapshot.instance = about.instance_uuid;
                 }
                 for change in chunk.into_iter().flatten() {
                     snapshot.take(change, Timestamp::now());
                 }
+                // Nobody can use a part of an inventory.
+                snapshot.has_caught_up()
             });
         }
     }
@@ -257,19 +261,6 @@ impl Site {
             CredentialSource::Directory(path) => format!("the directory {}", path.display()),
         };
         format!("{error}; correct it in {place}, which is noticed without a restart")
-    }
-
-    /// Asks for the time again and again: that there are no changes is news only if vCenter answers.
-    async fn ask(&self, connection: &Connection) {
-        loop {
-            sleep(ASK_EVERY).await;
-            let why = match timeout(ANSWER_WITHIN, connection.time()).await {
-                Ok(Ok(_)) => None,
-                Ok(Err(error)) => Some(self.explained(&error)),
-                Err(_) => Some("it does not answer".to_owned()),
-            };
-            self.update(|snapshot| snapshot.asked(why.as_deref(), Timestamp::now()));
-        }
     }
 
     async fn read_tags(&self, connection: &Connection) {
@@ -311,13 +302,16 @@ impl Site {
                 }
                 continue;
             }
-            // What cannot be read is not guessed: a card that is not known could hold an address.
-            let read = read_guests(connection, &stale).await.unwrap_or_else(|error| {
-                warn!(vcenter = self.vcenter.name, %error, "network cards cannot be read");
-                HashMap::new()
-            });
-            let all = read.len() == stale.len();
-            self.update(|snapshot| snapshot.know(&now, read, Timestamp::now()));
+            let mut all = true;
+            for some in stale.chunks(MOST_GUESTS) {
+                // What cannot be read is not guessed: a card that is not known could hold an address.
+                let read = read_guests(connection, some).await.unwrap_or_else(|error| {
+                    warn!(vcenter = self.vcenter.name, %error, "network cards cannot be read");
+                    HashMap::new()
+                });
+                all &= read.len() == some.len();
+                self.update(|snapshot| snapshot.know(&now, read, Timestamp::now()));
+            }
             if !all {
                 sleep(AGAIN_AFTER).await;
             }

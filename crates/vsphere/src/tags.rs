@@ -99,9 +99,19 @@ impl Tags<'_> {
 
     /// The tags of a category, by the category's id.
     pub async fn of_category(self, category: &str) -> Result<Vec<Tag>, Error> {
+        let ids = self.ids_of_category(category).await?;
+        self.named(ids).await
+    }
+
+    /// The ids of the tags of a category, which is one request.
+    async fn ids_of_category(self, category: &str) -> Result<Vec<String>, Error> {
         let body = json!({ "category_id": category });
         let request = Request::action("tag.list", "tag", Some(category), TAGS_OF_CATEGORY, body);
-        let ids = self.send(request).await?;
+        self.send(request).await
+    }
+
+    /// These tags with their names, which is a request each.
+    async fn named(self, ids: Vec<String>) -> Result<Vec<Tag>, Error> {
         self.each("tag.get", "tag", ids).await
     }
 

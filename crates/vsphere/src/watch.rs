@@ -49,7 +49,8 @@ pub enum Change<T> {
     Changed(Delta<T>),
     /// The object is gone, moved out of sight, or the user may not see it any more.
     Left(Ref<ManagedObject>),
-    /// Everything that exists has entered, and what vanished has left.
+    /// Everything that exists has entered, and what vanished has left. It is told with each answer that holds
+    /// all there is to tell, so also when nothing changed: that vCenter answers is news by itself.
     Synced,
 }
 
@@ -216,10 +217,8 @@ impl State {
             }
             changes.push(change);
         }
-        if !updates.truncated
-            && let Some(vanished) = attached.unseen.take()
-        {
-            for reference in vanished {
+        if !updates.truncated {
+            for reference in attached.unseen.take().unwrap_or_default() {
                 self.known.remove(&reference);
                 changes.push(Change::Left(reference));
             }

@@ -17,6 +17,7 @@ use serde_json::Value;
 use tokio::{sync::mpsc, time::timeout};
 use tracing::{Instrument, info, info_span, warn};
 
+use super::lean::Lean;
 use crate::{
     lifecycle::Decision,
     metrics::Metrics,
@@ -39,7 +40,7 @@ pub enum Apply {
 
 /// Who writes.
 pub(crate) struct Hand {
-    nodes: Api<Node>,
+    nodes: Api<Lean>,
     apply: Apply,
     recorder: Recorder,
     metrics: Metrics,
@@ -95,7 +96,7 @@ impl Hand {
         &self.metrics
     }
 
-    pub(super) fn nodes(&self) -> &Api<Node> {
+    pub(super) fn nodes(&self) -> &Api<Lean> {
         &self.nodes
     }
 
@@ -156,7 +157,7 @@ impl Hand {
                     node = written;
                 }
                 Err(error) if error.code() == 409 => {
-                    node = within(self.nodes.get(name)).await?;
+                    node = within(self.nodes.get(name)).await?.0;
                 }
                 Err(error) => return Err(error),
             }
@@ -193,10 +194,11 @@ impl Hand {
 
     async fn patch(&self, name: &str, part: Part, patch: &Value) -> Result<Node, NotWritten> {
         let (params, patch) = (PatchParams::default(), Patch::Strategic(patch));
-        match part {
-            Part::Status => within(self.nodes.patch_status(name, &params, &patch)).await,
-            Part::Whole => within(self.nodes.patch(name, &params, &patch)).await,
-        }
+        let Lean(node) = match part {
+            Part::Status => within(self.nodes.patch_status(name, &params, &patch)).await?,
+            Part::Whole => within(self.nodes.patch(name, &params, &patch)).await?,
+        };
+        Ok(node)
     }
 
     /// Carries out a decision about the lifecycle of a Node. One that comes too late is decided anew.

@@ -6,6 +6,7 @@
 
 use std::{
     collections::{HashMap, HashSet},
+    future::pending,
     sync::Arc,
     time::Duration,
 };
@@ -38,7 +39,7 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 /// How soon vCenter is asked again how a VM was removed. Records do not come much later, so each time is longer.
 const AGAIN_AFTER: Duration = Duration::from_secs(30);
 const AGAIN_AT_THE_LATEST: Duration = Duration::from_secs(600);
-/// How far the clocks of kubelets may be from ours.
+/// How far the clocks of others may be from ours, and how long a kubelet may be silent before its Node says so.
 const SLACK: SignedDuration = SignedDuration::from_mins(10);
 
 /// What was asked and told about VMs that are gone.
@@ -95,7 +96,6 @@ impl Inquiry {
         nodes: &[&Node],
         findings: &[Finding<'_>],
     ) -> Vec<Evidence> {
-        self.listen();
         self.forget(nodes);
         let asked = nodes.iter().zip(findings);
         let asked: Vec<_> = asked.map(|(node, finding)| ask(snapshots, node, finding)).collect();
@@ -165,22 +165,28 @@ impl Inquiry {
         }
     }
 
-    /// Takes the answers that came.
-    fn listen(&mut self) {
-        while let Some(joined) = self.asking.try_join_next() {
-            let Ok(Reply { vcenter, vms, removals }) = joined else { continue };
-            let removals = removals.unwrap_or_else(|error| {
-                warn!(%error, "vCenter does not tell how VMs were removed");
-                HashMap::new()
-            });
-            for vm in vms {
-                let known = self.known.get_mut(&(vcenter.clone(), vm.value().to_owned()));
-                let Some(known) = known else { continue };
-                let Told::Asking { before } = known.removal else { continue };
-                let nothing = Told::Nothing { times: before + 1, at: Instant::now() };
-                known.removal =
-                    removals.get(&vm).map_or(nothing, |told| Told::This((*told).into()));
-            }
+    /// Takes the next answer; returns when there was one.
+    pub(super) async fn answered(&mut self) {
+        match self.asking.join_next().await {
+            Some(Ok(reply)) => self.take(reply),
+            // Without an answer there is no proof.
+            Some(Err(error)) => warn!(%error, "a question about VMs ended early; their Nodes stay"),
+            None => pending().await,
+        }
+    }
+
+    fn take(&mut self, reply: Reply) {
+        let Reply { vcenter, vms, removals } = reply;
+        let removals = removals.unwrap_or_else(|error| {
+            warn!(%error, "vCenter does not tell how VMs were removed");
+            HashMap::new()
+        });
+        for vm in vms {
+            let known = self.known.get_mut(&(vcenter.clone(), vm.value().to_owned()));
+            let Some(known) = known else { continue };
+            let Told::Asking { before } = known.removal else { continue };
+            let nothing = Told::Nothing { times: before + 1, at: Instant::now() };
+            known.removal = removals.get(&vm).map_or(nothing, |told| Told::This((*told).into()));
         }
     }
 
@@ -217,11 +223,12 @@ fn pause(times: u32) -> Duration {
     AGAIN_AFTER.saturating_mul(1 << doubled).min(AGAIN_AT_THE_LATEST)
 }
 
-/// When the kubelet last said something. Its VM was there then.
+/// When the Node stopped to be ready, about a minute after its kubelet last said something. Its VM was there
+/// then.
 fn last_heard(node: &Node) -> Timestamp {
     let conditions = node.status.as_ref().and_then(|status| status.conditions.as_ref());
     let ready = conditions.and_then(|all| all.iter().find(|one| one.type_ == "Ready"));
-    let heard = ready.and_then(|ready| ready.last_heartbeat_time.as_ref());
+    let heard = ready.and_then(|ready| ready.last_transition_time.as_ref());
     let heard = heard.or(node.metadata.creation_timestamp.as_ref());
     heard.map_or(Timestamp::UNIX_EPOCH, |time| time.0)
 }

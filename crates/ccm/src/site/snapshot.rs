@@ -40,13 +40,11 @@ pub struct Snapshot {
     /// What tags say.
     pub tags: Tags,
     /// Guests that somebody wants to know of.
-    pub guests: Arc<HashMap<Ref<VirtualMachine>, Guest>>,
+    pub guests: Arc<HashMap<Ref<VirtualMachine>, Arc<Guest>>>,
     /// Where VMs are looked for; everywhere if empty.
     datacenters: Vec<String>,
     /// Why the watch has not caught up.
     behind: Option<Silence>,
-    /// Why the last question was not answered.
-    unanswered: Option<Silence>,
     answered: Timestamp,
     /// When the watch last caught up.
     caught_up: Timestamp,
@@ -104,7 +102,6 @@ impl Snapshot {
             guests: Arc::default(),
             datacenters: vcenter.datacenters.clone(),
             behind: Some(silence),
-            unanswered: None,
             answered: now,
             caught_up: now,
         }
@@ -117,7 +114,7 @@ impl Snapshot {
 
     /// Whether everything was answered.
     pub fn answer(&self) -> Answer {
-        if let Some(silence) = self.behind.as_ref().or(self.unanswered.as_ref()) {
+        if let Some(silence) = &self.behind {
             return Answer::Silent(silence.clone());
         }
         let silent = |why: String| {
@@ -139,17 +136,25 @@ impl Snapshot {
 
     /// The vCenter as a census counts it.
     pub(crate) fn counted(&self) -> discovery::VCenter<'_> {
-        let wanted: Vec<_> = self.datacenters.iter().flat_map(|name| self.meant(name)).collect();
-        let mirror = self.mirror.as_deref();
-        let is_in = |vm: &&Vm| {
-            self.datacenters.is_empty() || self.folders(vm).iter().any(|at| wanted.contains(at))
-        };
+        let all = self.mirror.as_deref().into_iter().flat_map(Mirror::vms);
         discovery::VCenter {
             name: &self.name,
             instance: self.instance.as_deref(),
             answer: self.answer(),
-            vms: mirror.into_iter().flat_map(Mirror::vms).filter(is_in).collect(),
+            vms: if self.datacenters.is_empty() { all.collect() } else { self.inside(all) },
         }
+    }
+
+    /// Those that are in the configured datacenters. VMs share few folders, so that each is asked for once.
+    fn inside<'a>(&self, vms: impl Iterator<Item = &'a Vm>) -> Vec<&'a Vm> {
+        let wanted: Vec<_> = self.datacenters.iter().flat_map(|name| self.meant(name)).collect();
+        let is_in = |way: &[Ref<ManagedEntity>]| way.iter().any(|at| wanted.contains(at));
+        let mut folders = HashMap::new();
+        vms.filter(|vm| match &vm.parent {
+            Some(folder) => *folders.entry(folder).or_insert_with(|| is_in(&self.way(folder))),
+            None => is_in(&self.folders(vm)),
+        })
+        .collect()
     }
 
     /// Zone and region of a VM.
@@ -211,9 +216,10 @@ impl Snapshot {
     /// have.
     fn meant(&self, wanted: &str) -> Vec<Ref<ManagedEntity>> {
         let Some(mirror) = self.mirror.as_deref() else { return Vec::new() };
+        let by_reference = wanted.strip_prefix("Datacenter:");
         let meant = mirror.entities().filter_map(|entity| {
             let Entity::Datacenter(one) = entity else { return None };
-            let is_it = one.reference.value() == wanted
+            let is_it = by_reference == Some(one.reference.value())
                 || one.name == wanted
                 || mirror.path(&one.reference).is_some_and(|path| {
                     path.trim_start_matches('/') == wanted.trim_start_matches('/')
@@ -240,27 +246,24 @@ impl Snapshot {
 
     pub(super) fn take(&mut self, change: Change<Entity>, now: Timestamp) {
         if matches!(change, Change::Synced) {
-            (self.behind, self.unanswered) = (None, None);
-            (self.answered, self.caught_up) = (now, now);
+            self.answered = now;
+            if self.behind.take().is_some() {
+                self.caught_up = now;
+            }
         }
         if let Some(mirror) = &mut self.mirror {
             Arc::make_mut(mirror).apply(change);
         }
     }
 
+    /// Whether the inventory is complete and current.
+    pub(super) fn has_caught_up(&self) -> bool {
+        self.behind.is_none()
+    }
+
     pub(super) fn fall_silent(&mut self, why: &str, now: Timestamp) {
         let since = self.behind.as_ref().map_or(now, |silence| silence.since);
         self.behind = Some(Silence { vcenter: self.name.clone(), since, why: why.to_owned() });
-    }
-
-    /// Whether a question was answered, or why not.
-    pub(super) fn asked(&mut self, why: Option<&str>, now: Timestamp) {
-        let since = self.unanswered.as_ref().map_or(now, |silence| silence.since);
-        self.unanswered =
-            why.map(|why| Silence { vcenter: self.name.clone(), since, why: why.to_owned() });
-        if why.is_none() && self.behind.is_none() {
-            self.answered = now;
-        }
     }
 
     /// The VMs among these whose guest says something else than when it was last looked at.
@@ -289,7 +292,7 @@ impl Snapshot {
             let before = guests.get(&vm.reference).filter(|guest| guest.report == vm.nics);
             let since = before.map_or(now, |guest| guest.since);
             let fresh = Guest { report: vm.nics.clone(), since, ..guest };
-            guests.insert(reference, fresh);
+            guests.insert(reference, Arc::new(fresh));
         }
     }
 }

@@ -6,6 +6,8 @@ use std::{
 };
 
 use ccm::{Apply, Options};
+use kube::{Api, api::ListParams};
+use lab::{ControlPlane, VCenter, VCenterSpec, Wait, until};
 use tokio::sync::mpsc;
 use tracing::{
     Event, Level, Metadata, Subscriber,
@@ -43,6 +45,30 @@ async fn nodes_are_initialised_with_all_that_is_known_of_their_vms_and_sessions_
     running.stop().await;
     assert_eq!(cluster.sessions("cpi").await, 0);
     assert_eq!(cluster.told("Synced").await, 2);
+}
+
+/// More than are read from a vCenter and written to the API at once.
+#[tokio::test]
+async fn hundreds_of_nodes_that_are_there_from_the_start_are_all_initialised() {
+    const NODES: u32 = 300;
+    let spec = VCenterSpec { generated_vms: NODES, ..VCenterSpec::default() };
+    let (plane, vcenter) = tokio::try_join!(ControlPlane::start(), VCenter::start(&spec)).unwrap();
+    let nodes = Api::all(plane.client());
+    let cluster = Cluster { plane, vcenter, nodes };
+    // Their VMs are found by the names of the guests.
+    let unknown = "00000000-0000-4000-8000-000000000000";
+    for number in 1..=NODES {
+        cluster.register(&format!("generated-{number:05}"), unknown, None).await;
+    }
+    let running = cluster.run();
+    until("all are initialised", BOUND, || async {
+        let all = cluster.nodes.list(&ListParams::default()).await?.items;
+        let done = all.iter().filter(|node| is_initialised(node)).count();
+        Ok(if done == NODES as usize { Wait::Done(()) } else { Wait::NotYet(done.to_string()) })
+    })
+    .await
+    .unwrap();
+    running.stop().await;
 }
 
 #[tokio::test]

@@ -176,6 +176,14 @@ impl Control {
         self.call("GET", "/state", Value::Null).await
     }
 
+    /// Calls so far by method and user, and requests by path: cheaper than all it knows.
+    ///
+    /// # Errors
+    /// As [`Control::state`].
+    pub async fn calls(&self) -> Result<Value> {
+        self.call("GET", "/calls", Value::Null).await
+    }
+
     /// Arms a fault and returns its number.
     ///
     /// # Errors

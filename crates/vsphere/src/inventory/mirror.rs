@@ -1,9 +1,10 @@
 //! A vCenter's inventory in memory, kept by a watch and read without asking anybody.
 //!
-//! It holds each object once and nothing of the past, so its size is that of the inventory. Questions that
-//! compare every VM do so in memory: tens of thousands of VMs take less time than one request.
+//! It holds each object once and nothing of the past, so its size is that of the inventory. A clone shares all
+//! objects but those that change later. Questions that compare every VM do so in memory: tens of thousands of
+//! VMs take less time than one request.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::Arc};
 
 use crate::{
     inventory::{
@@ -23,7 +24,7 @@ use crate::{
 #[derive(Debug, Clone)]
 pub struct Mirror {
     root: Ref<FolderKind>,
-    entities: HashMap<Ref<ManagedObject>, Entity>,
+    entities: HashMap<Ref<ManagedObject>, Arc<Entity>>,
     synced: bool,
 }
 
@@ -37,12 +38,12 @@ impl Mirror {
     pub fn apply(&mut self, change: Change<Entity>) {
         match change {
             Change::Entered(entity) => {
-                self.entities.insert(entity.reference(), entity);
+                self.entities.insert(entity.reference(), Arc::new(entity));
             }
             Change::Changed(delta) => {
                 // A change of what never entered cannot be shown; the watch tells it again as a whole.
                 if let Some(entity) = self.entities.get_mut(&delta.reference()) {
-                    delta.apply(entity);
+                    delta.apply(Arc::make_mut(entity));
                 }
             }
             Change::Left(reference) => {
@@ -59,7 +60,7 @@ impl Mirror {
 
     /// The object, if it exists and the user may see it.
     pub fn get<K: IsA<ManagedObject>>(&self, reference: &Ref<K>) -> Option<&Entity> {
-        self.entities.get(&reference.upcast())
+        self.entities.get(&reference.upcast()).map(Arc::as_ref)
     }
 
     /// The virtual machine.
@@ -77,7 +78,7 @@ impl Mirror {
 
     /// All objects, in no order.
     pub fn entities(&self) -> impl Iterator<Item = &Entity> {
-        self.entities.values()
+        self.entities.values().map(Arc::as_ref)
     }
 
     /// All virtual machines and templates, in no order.

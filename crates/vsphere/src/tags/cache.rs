@@ -3,10 +3,14 @@
 //! Read from the tags' side: one request tells all objects of all tags, so that a refresh costs the same for
 //! ten objects as for ten thousand, and answers for objects that nobody knew of when it was made. Objects
 //! that the user may not read are not in the answer; they have no tags here.
+//!
+//! Names cost a request each and hardly ever change, so they are read once an hour; which tags there are and
+//! where they are attached is read every time.
 
 use std::{
     collections::{BTreeMap, HashMap},
     sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
 };
 
 use crate::{
@@ -16,6 +20,9 @@ use crate::{
     types::ManagedEntity,
 };
 
+/// How long names are believed.
+const NAMES_FOR: Duration = Duration::from_secs(3600);
+
 /// The tags of a few categories on all objects, remembered until somebody asks to read them again.
 #[derive(Debug)]
 pub struct TagCache {
@@ -23,7 +30,17 @@ pub struct TagCache {
     categories: Vec<String>,
     known: Mutex<Option<Arc<TagMap>>>,
     /// Held while reading, so that those who need a first map wait for one read.
-    reading: tokio::sync::Mutex<()>,
+    reading: tokio::sync::Mutex<Names>,
+}
+
+/// What categories and tags are called.
+#[derive(Debug, Default)]
+struct Names {
+    read_at: Option<Instant>,
+    /// The ids of the wanted categories, by name.
+    categories: HashMap<String, String>,
+    /// The names of their tags, by id.
+    tags: HashMap<String, String>,
 }
 
 /// The tags on all objects at one moment.
@@ -53,56 +70,80 @@ impl TagCache {
         if let Some(map) = self.known() {
             return Ok(map);
         }
-        let _reading = self.reading.lock().await;
+        let mut names = self.reading.lock().await;
         match self.known() {
             Some(map) => Ok(map),
-            None => self.read_and_keep().await,
+            None => self.read_and_keep(&mut names).await,
         }
     }
 
     /// Reads again: a few requests, however many objects there are. If it fails, what was known stays.
     pub async fn refresh(&self) -> Result<Arc<TagMap>, Error> {
-        let _reading = self.reading.lock().await;
-        self.read_and_keep().await
+        let mut names = self.reading.lock().await;
+        self.read_and_keep(&mut names).await
     }
 
     fn known(&self) -> Option<Arc<TagMap>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    async fn read_and_keep(&self) -> Result<Arc<TagMap>, Error> {
-        let map = Arc::new(self.read().await?);
+    async fn read_and_keep(&self, names: &mut Names) -> Result<Arc<TagMap>, Error> {
+        // A category that was deleted is an error at first, and missing when its name is asked for again.
+        let mut known = std::mem::take(names);
+        let map = Arc::new(self.read(&mut known).await?);
+        *names = known;
         *self.known.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&map));
         Ok(map)
     }
 
-    async fn read(&self) -> Result<TagMap, Error> {
+    async fn read(&self, names: &mut Names) -> Result<TagMap, Error> {
         let tags = self.connection.tags();
         let mut map = TagMap::default();
-        let categories = tags.categories().await?;
+        self.name_categories(names).await?;
         // Tag id to the names of category and tag.
-        let mut names = HashMap::new();
+        let mut wanted_tags = HashMap::new();
         for wanted in &self.categories {
-            let Some(category) = categories.iter().find(|found| found.name == *wanted) else {
+            let Some(category) = names.categories.get(wanted) else {
                 map.missing.push(wanted.clone());
                 continue;
             };
-            for tag in tags.of_category(&category.id).await? {
-                names.insert(tag.id, (wanted, tag.name));
-            }
+            let ids = tags.ids_of_category(category).await?;
+            let unnamed = ids.iter().filter(|id| !names.tags.contains_key(*id)).cloned().collect();
+            let new = tags.named(unnamed).await?;
+            names.tags.extend(new.into_iter().map(|tag| (tag.id, tag.name)));
+            // One without a name was deleted meanwhile.
+            let named = ids.into_iter().filter_map(|id| names.tags.get_key_value(&id));
+            wanted_tags
+                .extend(named.map(|(id, name)| (id.clone(), (wanted.clone(), name.clone()))));
         }
-        let ids: Vec<&str> = names.keys().map(String::as_str).collect();
+        let ids: Vec<&str> = wanted_tags.keys().map(String::as_str).collect();
         for (id, objects) in tags.objects(&ids).await? {
-            let Some((category, name)) = names.get(&id) else { continue };
+            let Some((category, name)) = wanted_tags.get(&id) else { continue };
             for object in objects {
                 let of_object = map.objects.entry(object).or_default();
-                of_object.entry((*category).clone()).or_default().push(name.clone());
+                of_object.entry(category.clone()).or_default().push(name.clone());
             }
         }
         for names in map.objects.values_mut().flat_map(BTreeMap::values_mut) {
             names.sort();
         }
         Ok(map)
+    }
+
+    /// Reads which ids the wanted categories have, when that was long ago or one is missing.
+    async fn name_categories(&self, names: &mut Names) -> Result<(), Error> {
+        let fresh = names.read_at.is_some_and(|at| at.elapsed() < NAMES_FOR);
+        if fresh && self.categories.iter().all(|wanted| names.categories.contains_key(wanted)) {
+            return Ok(());
+        }
+        let found = self.connection.tags().categories().await?;
+        let wanted = found.into_iter().filter(|one| self.categories.contains(&one.name));
+        names.categories = wanted.map(|category| (category.name, category.id)).collect();
+        if !fresh {
+            names.tags.clear();
+            names.read_at = Some(Instant::now());
+        }
+        Ok(())
     }
 }
 

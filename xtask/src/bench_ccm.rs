@@ -1,0 +1,184 @@
+//! `cargo xtask bench ccm`: our cloud controller manager beside others, each on a fresh world of the same shape.
+//!
+//! A world is an API server, a vCenter simulator with as many VMs as there are Nodes, and the Nodes as kubelets
+//! register them. One program at a time has the machine. Everything is read from outside: Nodes by a watch of
+//! our own, memory and CPU from /proc, requests from the counters of the two servers. [`world`] says how a
+//! request at Kubernetes is told from our own.
+
+mod program;
+mod report;
+mod world;
+
+use std::{
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, bail};
+
+use self::{
+    program::{Program, Started},
+    world::{Watching, World},
+};
+use crate::{measured::release_build, output::complain};
+
+/// The name in a run of our program.
+const OURS: &str = "vsphere-drivers";
+/// The slowest peer that is waited for.
+const INITIALISED_WITHIN: Duration = Duration::from_secs(3600);
+/// Between the last Node and the idle minutes: events and addresses are still written.
+const SETTLED_AFTER: Duration = Duration::from_secs(20);
+/// Guests that change their address one after the other, and how long ours and a peer may take.
+const CHANGES: usize = 5;
+const OURS_CHANGES_WITHIN: Duration = Duration::from_secs(60);
+const PEER_CHANGES_WITHIN: Duration = Duration::from_secs(360);
+
+#[derive(clap::Args)]
+pub(crate) struct BenchCcm {
+    /// How many Nodes there are
+    #[arg(long, default_value_t = 500)]
+    nodes: usize,
+    /// A build of our program to measure instead of a new one, such as that of an older commit
+    #[arg(long, value_name = "PATH")]
+    program: Option<PathBuf>,
+    /// Another cloud controller manager to measure in the same run, and flags for it alone, all in one
+    /// argument: --peer "PATH --kube-api-qps=1000". Repeat it for several. It must know upstream's flags
+    #[arg(long, value_name = "PATH [FLAG]...")]
+    peer: Vec<String>,
+    /// How many seconds requests of an idle program are counted. In ten minutes ours does all that it does
+    /// now and then, such as reading tags
+    #[arg(long, value_name = "SECONDS", default_value_t = 600)]
+    idle: u64,
+    /// Also wait until a peer has noticed a changed address, at most six minutes
+    #[arg(long)]
+    peer_address: bool,
+}
+
+/// What one program did in one world.
+struct Run {
+    program: String,
+    /// Whether it is a peer with flags of its own.
+    tuned: bool,
+    ours: bool,
+    nodes: usize,
+    binary_mb: f64,
+    seconds_to_first: f64,
+    seconds_to_all: f64,
+    peak_rss_mb: f64,
+    anon_rss_mb: f64,
+    cpu_seconds: f64,
+    vcenter_requests: u64,
+    kubernetes_requests: u64,
+    vcenter_requests_per_minute_idle: f64,
+    address_change_seconds: Option<f64>,
+}
+
+pub(crate) async fn run(arguments: &BenchCcm) -> Result<()> {
+    let ours = match &arguments.program {
+        Some(path) => path.canonicalize().with_context(|| format!("no {}", path.display()))?,
+        None => {
+            complain("building our program");
+            release_build(&["-p", OURS, "--bin", OURS], OURS)?
+        }
+    };
+    let mut programs = vec![Program { path: ours, flags: Vec::new(), ours: true }];
+    for peer in &arguments.peer {
+        programs.push(Program::peer(peer)?);
+    }
+    let mut runs = Vec::new();
+    for program in &programs {
+        complain(&format!("{}: a world with {} nodes", program.name(), arguments.nodes));
+        let run = measure(program, arguments).await;
+        runs.push(run.with_context(|| program.name())?);
+    }
+    report::report(&runs)
+}
+
+async fn measure(program: &Program, arguments: &BenchCcm) -> Result<Run> {
+    let world = World::start(arguments.nodes).await?;
+    let mut watching = world.watch().await?;
+    let before = world.vcenter_requests().await?;
+    let mut started = program.start(&world)?;
+    let (first, all) = initialised(&mut watching, &mut started, arguments.nodes).await?;
+    let usage = started.usage()?;
+    let vcenter_requests = world.vcenter_requests().await? - before;
+    let kubernetes_requests = world.kubernetes_requests().await?;
+    complain(&format!("all Nodes after {:.1} s; now idle", all.as_secs_f64()));
+    tokio::time::sleep(SETTLED_AFTER).await;
+    let idle_from = (Instant::now(), world.vcenter_requests().await?);
+    tokio::time::sleep(Duration::from_secs(arguments.idle)).await;
+    let idle = (world.vcenter_requests().await? - idle_from.1) as f64;
+    let minutes = idle_from.0.elapsed().as_secs_f64() / 60.0;
+    let (changes, bound) = match program.ours {
+        true => (CHANGES, OURS_CHANGES_WITHIN),
+        false => (usize::from(arguments.peer_address), PEER_CHANGES_WITHIN),
+    };
+    let mut seconds = Vec::new();
+    for index in 0..changes.min(arguments.nodes) {
+        seconds.push(address_change(&world, &mut watching, index, bound).await?);
+    }
+    seconds.sort_by(f64::total_cmp);
+    started.alive()?;
+    Ok(Run {
+        program: program.name(),
+        tuned: !program.flags.is_empty(),
+        ours: program.ours,
+        nodes: arguments.nodes,
+        binary_mb: std::fs::metadata(&program.path)?.len() as f64 / 1e6,
+        seconds_to_first: first.as_secs_f64(),
+        seconds_to_all: all.as_secs_f64(),
+        peak_rss_mb: usage.peak_rss_mb,
+        anon_rss_mb: usage.anon_rss_mb,
+        cpu_seconds: usage.cpu_seconds,
+        vcenter_requests,
+        kubernetes_requests,
+        vcenter_requests_per_minute_idle: idle / minutes,
+        address_change_seconds: seconds.get(seconds.len() / 2).copied(),
+    })
+}
+
+/// How long it took from the start of the program until the first and until all Nodes were initialised.
+async fn initialised(
+    watching: &mut Watching,
+    started: &mut Started,
+    nodes: usize,
+) -> Result<(Duration, Duration)> {
+    let mut first = None;
+    while watching.initialised() < nodes {
+        let looked = tokio::time::timeout(Duration::from_secs(1), watching.next()).await;
+        let taken = started.at.elapsed();
+        if let Ok(looked) = looked {
+            looked?;
+        } else {
+            started.alive()?;
+        }
+        if first.is_none() && watching.initialised() > 0 {
+            first = Some(taken);
+        }
+        if taken > INITIALISED_WITHIN {
+            bail!("{} of {nodes} Nodes are initialised after an hour", watching.initialised());
+        }
+    }
+    let all = started.at.elapsed();
+    Ok((first.unwrap_or(all), all))
+}
+
+/// How long it takes until a Node has the new address of its guest.
+async fn address_change(
+    world: &World,
+    watching: &mut Watching,
+    index: usize,
+    bound: Duration,
+) -> Result<f64> {
+    let (node, address) = (world::node_name(index), world::later_address(index));
+    world.vcenter.control().readdress(&node, &[&format!("{address}/8")]).await?;
+    let changed = Instant::now();
+    let arrived = async {
+        while !watching.has_address(&node, &address) {
+            watching.next().await?;
+        }
+        anyhow::Ok(changed.elapsed().as_secs_f64())
+    };
+    let arrived = tokio::time::timeout(bound, arrived).await;
+    arrived.with_context(|| format!("{node} has not got {address} within {} s", bound.as_secs()))?
+}
