@@ -4,7 +4,7 @@
 help: ## Lists the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: ## Shows the main job working, on embedded parts
+demo: ## Shows the cloud controller manager at work on a real Kubernetes with a simulated vCenter
 	@cargo xtask demo
 
 test: ## Runs all tests, with set-up (NODES=skip leaves out what needs root)
@@ -28,5 +28,5 @@ bench: ## Measures the lab, the simulator, the vCenter client and the cloud cont
 e2e: ## Runs Kubernetes' storage suite against the CSI driver
 	@cargo xtask e2e
 
-image: ## Makes the drivers' container image
-	@echo 'make image: there is no driver program yet (see the status table in README.md)' >&2; exit 1
+image: ## Makes the drivers' container image and its bill of materials
+	@cargo xtask image

@@ -1,77 +1,59 @@
-//! `cargo xtask demo`: a volume that moves between two real nodes, told as it happens.
-//!
-//! The drivers are not there yet, so the demo's own hands do what they will do: govmomi's client asks
-//! vCenter to attach the volume where a CSI driver would, and a pod mounts it where a node plugin would.
+//! `cargo xtask demo`: what the drivers do so far, on real Kubernetes with the simulated vCenter, told as it
+//! happens.
+
+mod manager;
+mod node_facts;
+mod volume;
 
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
-use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::{
-    Api,
-    api::{ListParams, LogParams, PostParams},
-};
-use lab::{Lab, Progress, Spec, VCenter, Wait, World, image, preflight, until};
-use serde_json::json;
+use anyhow::Result;
+use lab::{CloudController, Lab, Progress, Spec, World, preflight};
 
-use crate::{
-    interrupt::interruptible,
-    lab_commands,
-    output::{say, table},
-};
+use crate::{image, interrupt::interruptible, lab_commands, output::say};
 
 const BOUND: Duration = Duration::from_secs(180);
 
-pub(crate) fn run() -> Result<()> {
+/// Shows what the drivers do so far.
+#[derive(clap::Args)]
+pub(crate) struct Demo {
+    /// Keep everything running at the end, until Ctrl-C
+    #[arg(long)]
+    keep: bool,
+}
+
+pub(crate) fn run(command: &Demo) -> Result<()> {
+    if !rustix::process::getuid().is_root() {
+        // Before the long build: nothing of it could be used.
+        preflight::check()?;
+    }
     chapter("Getting the parts: real Kubernetes components, built once and kept");
     lab_commands::build()?;
     preflight::check()?;
-    interruptible(tell())
+    chapter("Building the drivers: one program, one image, no container engine");
+    let built = image::make()?;
+    say(&format!("image:   {}\ndigest:  {}", ccm::manifests::IMAGE, built.digest));
+    interruptible(tell(&built, command.keep))
 }
 
-async fn tell() -> Result<()> {
+async fn tell(built: &image::Built, keep: bool) -> Result<()> {
     chapter("Starting a control plane, two nodes and the vCenter they run on");
-    let spec = Spec::with_vcenter();
+    let spec = Spec { cloud_controller: CloudController::Expected, ..Spec::with_vcenter() };
     let progress = Progress::shown(spec.steps());
     let lab = Lab::start_in(World::claim()?, &spec, &progress).await?;
-    say(&nodes(&lab).await?);
-
-    let vcenter = lab.vcenter().context("the demo's lab has a vCenter")?;
-    let [first, second] = lab.nodes() else { bail!("a default lab has two nodes") };
-    chapter("vCenter makes a volume of 64 MB and attaches it to the VM of node-1");
-    let volume = vcenter.cnsctl(&["create", "demo", "64", "/dc-1/datastore/shared-1"])?;
-    say(&format!("volume:     {volume}"));
-    let link = attach(vcenter, &volume, first)?;
-    say(&format!("on node-1:  {} -> {}", link, first.run("readlink", &["-f", &link])?.trim()));
-    let absent = second.run("test", &["-e", &link]).is_err();
-    say(&format!(
-        "on node-2:  {}",
-        if absent { "not there, as it should be" } else { "there as well!" }
-    ));
-    let refused =
-        vcenter.cnsctl(&["attach", &volume, second.uuid()]).err().map(|error| error.to_string());
-    let why = refused
-        .as_deref()
-        .and_then(|text| text.rsplit("cnsctl: ").next())
-        .unwrap_or("was allowed!");
-    say(&format!("attaching it to node-2 as well: {why}"));
-    first.run("mkfs.ext4", &["-q", &link])?;
-    say("formatted:  ext4");
-
-    chapter("A pod on node-1 writes to it");
-    let write = "echo \"written on $NODE\" > /disk/note && cat /disk/note";
-    say(&format!("writer says: {}", shell(&lab, "writer", "node-1", &link, write).await?));
-
-    chapter("The volume moves to node-2, where another pod reads it");
-    vcenter.cnsctl(&["detach", &volume, first.uuid()])?;
-    let link = attach(vcenter, &volume, second)?;
-    let said =
-        shell(&lab, "reader", "node-2", &link, "echo \"read on $NODE: $(cat /disk/note)\"").await?;
-    say(&format!("reader says: {said}"));
-    if said != "read on node-2: written on node-1" {
-        bail!("the data did not survive the move");
+    manager::tell(&lab, &built.archive).await?;
+    volume::tell(&lab).await?;
+    if keep {
+        chapter("The cluster stays until Ctrl-C");
+        let kubectl = lab.control_plane().kubectl()?;
+        let kubeconfig = lab.control_plane().kubeconfig().display();
+        let program = kubectl.get_program().to_string_lossy();
+        say(&format!(
+            "export KUBECONFIG={kubeconfig}\n{program} get nodes -o wide\n\
+             {program} -n kube-system logs daemonset/vsphere-cloud-controller-manager"
+        ));
+        tokio::signal::ctrl_c().await?;
     }
-
     chapter("Removing everything");
     drop(lab);
     say(
@@ -80,66 +62,6 @@ async fn tell() -> Result<()> {
     Ok(())
 }
 
-/// Attaches the volume and returns the link by which the node sees it.
-fn attach(vcenter: &VCenter, volume: &str, node: &lab::Node) -> Result<String> {
-    let uuid = vcenter.cnsctl(&["attach", volume, node.uuid()])?;
-    Ok(format!("/dev/disk/by-id/wwn-0x{}", uuid.replace('-', "").to_lowercase()))
-}
-
 fn chapter(title: &str) {
     say(&format!("\n── {title}"));
-}
-
-async fn nodes(lab: &Lab) -> Result<String> {
-    let mut rows = vec![["NODE", "VERSION", "RUNTIME", "VM UUID"].map(str::to_owned).to_vec()];
-    for node in Api::<Node>::all(lab.client()).list(&ListParams::default()).await? {
-        let facts = node.status.and_then(|status| status.node_info).unwrap_or_default();
-        let name = node.metadata.name.unwrap_or_default();
-        rows.push(vec![
-            name,
-            facts.kubelet_version,
-            facts.container_runtime_version,
-            facts.system_uuid,
-        ]);
-    }
-    Ok(table(&rows))
-}
-
-/// Runs a script in a privileged pod that has the disk mounted at /disk, and returns what it printed.
-async fn shell(lab: &Lab, name: &str, node: &str, link: &str, script: &str) -> Result<String> {
-    let script =
-        format!("mkdir -p /disk && mount -t ext4 {link} /disk && {{ {script}; }} && umount /disk");
-    let pod = json!({
-        "metadata": {"name": name},
-        "spec": {
-            "nodeSelector": {"kubernetes.io/hostname": node},
-            "restartPolicy": "Never",
-            "volumes": [{"name": "dev", "hostPath": {"path": "/dev"}}],
-            "containers": [{
-                "name": "main",
-                "image": image::BUSYBOX,
-                "imagePullPolicy": "Never",
-                "command": ["sh", "-ec", script],
-                "env": [{"name": "NODE", "value": node}],
-                "securityContext": {"privileged": true},
-                "volumeMounts": [{"name": "dev", "mountPath": "/dev"}],
-            }],
-        },
-    });
-    let pods: Api<Pod> = Api::namespaced(lab.client(), "default");
-    pods.create(&PostParams::default(), &serde_json::from_value(pod)?).await?;
-    until(&format!("the pod {name} has run"), BOUND, || async {
-        let phase =
-            pods.get(name).await?.status.and_then(|status| status.phase).unwrap_or_default();
-        match phase.as_str() {
-            "Succeeded" => Ok(Wait::Done(())),
-            "Failed" => bail!(
-                "the pod {name} failed: {}",
-                pods.logs(name, &LogParams::default()).await?.trim()
-            ),
-            _ => Ok(Wait::NotYet(phase)),
-        }
-    })
-    .await?;
-    Ok(pods.logs(name, &LogParams::default()).await?.trim().to_owned())
 }

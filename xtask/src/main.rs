@@ -4,7 +4,9 @@ mod bench;
 mod bench_ccm;
 mod bench_vsphere;
 mod demo;
+mod deploy;
 mod e2e;
+mod image;
 mod interrupt;
 mod lab_commands;
 mod lab_vcenter;
@@ -39,8 +41,12 @@ enum Command {
     Check,
     /// Everything: set-up, formatting, lints, unit tests, tests against real parts
     Test,
+    /// Writes deploy/*.yaml from the typed manifests
+    Deploy,
     /// Shows what the project can do so far, on this machine
-    Demo,
+    Demo(demo::Demo),
+    /// Makes the drivers' container image with its bill of materials
+    Image,
     /// Kubernetes' own storage suite
     E2e(e2e::E2e),
     /// Measures, prints a table and writes target/bench/*.json
@@ -56,7 +62,9 @@ fn main() -> ExitCode {
         Command::Lab(command) => lab_commands::run(&command),
         Command::Check => suite::check(),
         Command::Test => suite::test(),
-        Command::Demo => demo::run(),
+        Command::Deploy => deploy::run(),
+        Command::Demo(command) => demo::run(&command),
+        Command::Image => image::run(),
         Command::E2e(command) => e2e::run(&command),
         Command::Bench(command) => bench::run(&command),
         Command::VsphereGen(command) => vsphere_gen::run(&command),

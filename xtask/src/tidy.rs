@@ -14,7 +14,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("lab", &[]),
     ("vsphere", &[]),
     ("vsphere-drivers", &["ccm"]),
-    ("xtask", &["lab"]),
+    ("xtask", &["ccm", "lab"]),
 ];
 
 /// Crates that no shipped program may contain.

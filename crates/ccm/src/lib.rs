@@ -28,6 +28,7 @@ mod health;
 pub mod identity;
 pub mod instance_type;
 pub mod lifecycle;
+pub mod manifests;
 pub mod metrics;
 pub mod node;
 pub mod provider_id;

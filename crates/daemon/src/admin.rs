@@ -32,7 +32,7 @@ use tokio::{
 use tracing::{debug, info};
 
 pub use self::{
-    access::Access,
+    access::{Access, permissions},
     health::{Check, Checks, Weight},
 };
 use self::{

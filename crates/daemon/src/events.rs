@@ -21,7 +21,10 @@ use tokio::{
 };
 use tracing::{debug, warn};
 
-use crate::supervise::{Chain, Shutdown};
+use crate::{
+    permissions::{Permission, Scope},
+    supervise::{Chain, Shutdown},
+};
 
 /// As client-go: repeats within this time are counted instead of written anew.
 const SAME_WITHIN: Duration = Duration::from_secs(600);
@@ -69,6 +72,16 @@ struct Written {
     name: String,
     count: i32,
     at: Instant,
+}
+
+/// Where events go that concern objects in no namespace.
+const CLUSTER_EVENTS: &str = "default";
+
+/// What a [`Writer`] calls for events about objects in this namespace, or in none.
+#[must_use]
+pub fn permissions(namespace: Option<&str>) -> Vec<Permission> {
+    let scope = Scope::namespace(namespace.unwrap_or(CLUSTER_EVENTS));
+    vec![Permission::new(scope, ("", "events"), &["create", "patch"])]
 }
 
 /// A recorder, and the task that writes for it. `component` and `host` say where events come from.
@@ -121,7 +134,8 @@ impl Writer {
     }
 
     async fn send(&mut self, note: Note) -> Result<(), kube::Error> {
-        let namespace = note.regarding.namespace.clone().unwrap_or_else(|| "default".to_owned());
+        let namespace =
+            note.regarding.namespace.clone().unwrap_or_else(|| CLUSTER_EVENTS.to_owned());
         let events: Api<Event> = Api::namespaced(self.client.clone(), &namespace);
         let key = note.key();
         let now = Time(Timestamp::now());

@@ -39,6 +39,7 @@ pub use self::candidate::{Act, Candidate, InvalidTiming, Record, Timing, decide}
 use crate::{
     admin::Check,
     events::{Kind, Recorder},
+    permissions::{Permission, Scope},
     supervise::{Chain, Shutdown},
 };
 
@@ -180,6 +181,17 @@ pub enum Lost {
 pub fn identity() -> io::Result<String> {
     let read = |name: &str| fs::read_to_string(format!("/proc/sys/kernel/{name}"));
     Ok(format!("{}_{}", read("hostname")?.trim(), read("random/uuid")?.trim()))
+}
+
+/// What an [`Elector`] of this lease calls; its event is written by whoever records it.
+#[must_use]
+pub fn permissions(namespace: &str, name: &str) -> Vec<Permission> {
+    let here = || Scope::namespace(namespace);
+    let leases = ("coordination.k8s.io", "leases");
+    vec![
+        Permission::new(here(), leases, &["get", "update"]).named(name),
+        Permission::new(here(), leases, &["create"]),
+    ]
 }
 
 /// A candidate for a lease.

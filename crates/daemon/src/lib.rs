@@ -8,6 +8,7 @@
 //!     ├─ admin    HTTPS: health, readiness, metrics, the level of logs; who may ask
 //!     ├─ reload   files and Secrets that change while running; pauses between tries
 //!     └─ events   what `kubectl describe` shows
+//!   permissions   what all of these must be allowed to do
 //! ```
 //!
 //! Invariants:
@@ -80,6 +81,7 @@ pub mod args;
 pub mod events;
 pub mod lease;
 pub mod pauses;
+pub mod permissions;
 pub mod reload;
 pub mod supervise;
 pub mod telemetry;

@@ -35,6 +35,7 @@ use tracing::{info, warn};
 
 use crate::{
     pauses::Pauses,
+    permissions::{Permission, Scope},
     supervise::{Chain, Shutdown},
 };
 
@@ -154,6 +155,13 @@ pub fn secret<T>(
         target,
     };
     (named, followed)
+}
+
+/// What [`Named::follow`] calls for this Secret.
+#[must_use]
+pub fn permissions(namespace: &str, name: &str) -> Vec<Permission> {
+    let verbs = &["list", "watch"];
+    vec![Permission::new(Scope::namespace(namespace), ("", "secrets"), verbs).named(name)]
 }
 
 impl<T: Send + Sync> Named<T> {

@@ -2,6 +2,7 @@
 
 use std::{
     ffi::OsString,
+    fs,
     net::{IpAddr, Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
     process::{Command, Stdio},
@@ -10,16 +11,23 @@ use std::{
 };
 
 use anyhow::{Context, Result};
+use k8s_openapi::api::{
+    authentication::v1::{TokenRequest, TokenRequestSpec},
+    core::v1::ServiceAccount,
+};
 use kube::{
-    Client, Config,
+    Api, Client, Config,
+    api::PostParams,
     config::{KubeConfigOptions, Kubeconfig},
 };
 
+use serde_json::{Value, json};
+
 use crate::{
-    components,
+    audit, components,
     network::{API_SERVICE, CONTROL_PLANE, PODS, SERVICES},
     pki::{self, Authority, Credentials, Identity},
-    process::{Daemon, Place, explain},
+    process::{Daemon, Place, explain, run},
     progress::Progress,
     wait::{Wait, until},
     world::World,
@@ -147,6 +155,44 @@ impl ControlPlane {
         let mut command = Command::new(components::binary("kubectl")?);
         command.arg("--kubeconfig").arg(&self.kubeconfig);
         Ok(command)
+    }
+
+    /// Writes a kubeconfig for whoever has nothing but the token of this service account, for an hour.
+    ///
+    /// # Errors
+    /// When there is no such account.
+    pub async fn kubeconfig_of(&self, namespace: &str, account: &str) -> Result<PathBuf> {
+        let accounts: Api<ServiceAccount> = Api::namespaced(self.client(), namespace);
+        let asked = TokenRequest {
+            spec: TokenRequestSpec { expiration_seconds: Some(3600), ..Default::default() },
+            ..TokenRequest::default()
+        };
+        let answer = accounts.create_token_request(account, &PostParams::default(), &asked).await?;
+        let token = answer.status.context("the API made no token")?.token;
+        let mut config: Value = serde_json::from_slice(&fs::read(&self.kubeconfig)?)?;
+        config["users"][0]["user"] = json!({"token": token});
+        let path = self.world.dir().join(format!("{namespace}-{account}.kubeconfig"));
+        pki::write_private(&path, &config.to_string())?;
+        Ok(path)
+    }
+
+    /// Applies objects as `kubectl apply` does, and returns what it said.
+    ///
+    /// # Errors
+    /// When the API refuses one.
+    pub fn apply(&self, objects: &[Value]) -> Result<String> {
+        let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
+        let path = self.world.dir().join("applied.json");
+        pki::write_private(&path, &list.to_string())?;
+        run(self.kubectl()?.args(["apply", "--filename"]).arg(&path))
+    }
+
+    /// What service accounts asked of the API so far.
+    ///
+    /// # Errors
+    /// When the log cannot be read.
+    pub fn audit(&self) -> Result<Vec<audit::Request>> {
+        audit::read(&self.world)
     }
 
     /// The world it lives in.
@@ -282,6 +328,11 @@ fn apiserver(world: &World, site: &Site, files: &Files) -> Result<Command> {
         command.arg(format!("--{flag}={value}"));
     };
     let authority = files.authority.own();
+    set("audit-policy-file", &audit::write_policy(world)?.display());
+    set("audit-log-path", &audit::log(world).display());
+    // Megabytes; Kubernetes' controllers are service accounts too, and a lab may run for days.
+    set("audit-log-maxsize", &20);
+    set("audit-log-maxbackup", &1);
     set("etcd-servers", &format!("unix://{}", world.dir().join("etcd:0").display()));
     set("bind-address", &site.listen.ip());
     set("secure-port", &site.listen.port());

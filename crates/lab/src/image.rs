@@ -3,6 +3,8 @@
 //! The archive is an OCI image layout in a tar file with one uncompressed layer. Equal input gives
 //! equal bytes: entries are sorted, owned by root and dated to the epoch.
 
+mod runtime;
+
 use std::{
     collections::BTreeMap,
     fmt::Write as _,
@@ -17,6 +19,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tar::{Builder, EntryType, Header};
 
+pub use self::runtime::{DebianPackage, Runtime, USER, debian_architecture};
 use crate::{components, process::run};
 
 /// What an image holds and how its program starts.
@@ -25,19 +28,28 @@ pub struct Image {
     name: String,
     entries: BTreeMap<PathBuf, Entry>,
     entrypoint: Vec<String>,
+    user: Option<u32>,
+    labels: BTreeMap<String, String>,
 }
 
 #[derive(Clone, Debug)]
 enum Entry {
     Directory { mode: u32 },
     File { source: PathBuf, mode: u32 },
+    Text { text: String },
     Link { target: String },
 }
 
 impl Image {
     /// An empty image under its full name, such as `registry.k8s.io/pause:3.10`.
     pub fn new(name: impl Into<String>) -> Self {
-        Self { name: name.into(), entries: BTreeMap::new(), entrypoint: Vec::new() }
+        Self {
+            name: name.into(),
+            entries: BTreeMap::new(),
+            entrypoint: Vec::new(),
+            user: None,
+            labels: BTreeMap::new(),
+        }
     }
 
     /// The image's full name.
@@ -50,6 +62,18 @@ impl Image {
     #[must_use]
     pub fn program(self, path: &str, source: &Path) -> Self {
         self.entry(path, Entry::File { source: source.to_owned(), mode: 0o755 })
+    }
+
+    /// Adds a file that is read and not run.
+    #[must_use]
+    pub fn file(self, path: &str, source: &Path) -> Self {
+        self.entry(path, Entry::File { source: source.to_owned(), mode: 0o644 })
+    }
+
+    /// Adds a file with this text.
+    #[must_use]
+    pub fn text(self, path: &str, text: impl Into<String>) -> Self {
+        self.entry(path, Entry::Text { text: text.into() })
     }
 
     /// Adds a symbolic link at an absolute path.
@@ -68,6 +92,20 @@ impl Image {
     #[must_use]
     pub fn entrypoint(mut self, words: &[&str]) -> Self {
         self.entrypoint = words.iter().map(|word| (*word).to_owned()).collect();
+        self
+    }
+
+    /// Who runs it when a pod does not say; root otherwise.
+    #[must_use]
+    pub fn user(mut self, user: u32) -> Self {
+        self.user = Some(user);
+        self
+    }
+
+    /// Says something about the image, by a name such as `org.opencontainers.image.version`.
+    #[must_use]
+    pub fn label(mut self, name: &str, value: &str) -> Self {
+        self.labels.insert(name.to_owned(), value.to_owned());
         self
     }
 
@@ -115,6 +153,11 @@ impl Image {
                     let size = file.metadata()?.len();
                     append(&mut layer, path, &mut header(EntryType::Regular, *mode, size), file)?;
                 }
+                Entry::Text { text } => {
+                    let size = text.len() as u64;
+                    let mut header = header(EntryType::Regular, 0o644, size);
+                    append(&mut layer, path, &mut header, text.as_bytes())?;
+                }
                 Entry::Link { target } => {
                     layer.append_link(&mut header(EntryType::Symlink, 0o777, 0), path, target)?;
                 }
@@ -124,17 +167,18 @@ impl Image {
     }
 
     fn assemble(&self, archive: &Path, layer_file: &Path, layer: &Blob) -> Result<String> {
-        let architecture = match std::env::consts::ARCH {
-            "x86_64" => "amd64",
-            "aarch64" => "arm64",
-            other => other,
-        };
-        let config = json!({
-            "architecture": architecture,
+        let mut config = json!({
+            "architecture": debian_architecture(),
             "os": "linux",
             "config": {"Entrypoint": self.entrypoint, "Env": ["PATH=/bin:/usr/bin:/sbin:/usr/sbin"]},
             "rootfs": {"type": "layers", "diff_ids": [layer.digest]},
         });
+        if let Some(user) = self.user {
+            config["config"]["User"] = json!(user.to_string());
+        }
+        if !self.labels.is_empty() {
+            config["config"]["Labels"] = json!(self.labels);
+        }
         let (config, config_bytes) = Blob::of(&config)?;
         let (manifest, manifest_bytes) = Blob::of(&json!({
             "schemaVersion": 2,
@@ -330,6 +374,16 @@ mod tests {
             digest(&one),
             digest(&Image { name: "example/two:1".to_owned(), ..one.clone() })
         );
+    }
+
+    #[test]
+    fn the_digest_follows_user_and_labels_and_texts() {
+        let (_dir, one) = example("one");
+        let plain = digest(&one);
+        assert_ne!(plain, digest(&one.clone().user(1)));
+        assert_ne!(plain, digest(&one.clone().label("name", "value")));
+        let (a, b) = (one.clone().text("/etc/a", "a"), one.text("/etc/a", "b"));
+        assert_ne!(digest(&a), digest(&b));
     }
 
     #[test]

@@ -21,6 +21,7 @@
 //!
 //! Deliberately absent: no vSphere knowledge, no mock of any component, no container engine.
 
+pub mod audit;
 mod cgroup;
 mod cluster;
 pub mod components;

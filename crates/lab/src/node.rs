@@ -187,6 +187,28 @@ impl Node {
         Ok(())
     }
 
+    /// Stops its kubelet where it is: to Kubernetes the node looks like a machine that was switched off. Its
+    /// pods go on.
+    ///
+    /// # Errors
+    /// When the kubelet is gone.
+    pub fn fall_silent(&self) -> Result<()> {
+        self.kubelet()?.pause()
+    }
+
+    /// Lets the kubelet go on.
+    ///
+    /// # Errors
+    /// When the kubelet is gone.
+    pub fn speak_again(&self) -> Result<()> {
+        self.kubelet()?.resume()
+    }
+
+    fn kubelet(&self) -> Result<&Daemon> {
+        let kubelet = self.daemons.iter().find(|daemon| daemon.name().ends_with("/kubelet"));
+        kubelet.with_context(|| format!("{} has no kubelet", self.name))
+    }
+
     /// Fails when one of its processes has ended.
     pub(crate) fn check(&mut self) -> Result<()> {
         self.init.check()?;

@@ -1,4 +1,4 @@
-//! The Debian packages the lab's nodes are made of.
+//! The Debian packages the lab's nodes and our images are made of.
 
 use std::{path::Path, process::Command};
 
@@ -14,6 +14,7 @@ struct Package {
 
 const PACKAGES: &[Package] = &[
     Package { name: "busybox-static", file: "/usr/bin/busybox" },
+    Package { name: "ca-certificates", file: "/usr/share/ca-certificates/mozilla" },
     Package { name: "containerd", file: "/usr/bin/containerd" },
     Package { name: "containernetworking-plugins", file: "/usr/lib/cni/ptp" },
     Package { name: "e2fsprogs", file: "/usr/sbin/mkfs.ext4" },

@@ -126,7 +126,7 @@ fn distinguished_name(common_name: &str, organization: Option<&str>) -> Distingu
     name
 }
 
-fn write_private(path: &Path, text: &str) -> Result<()> {
+pub(crate) fn write_private(path: &Path, text: &str) -> Result<()> {
     let mut file = fs::OpenOptions::new()
         .create(true)
         .write(true)

@@ -172,6 +172,26 @@ impl Daemon {
             .with_context(|| format!("cannot write {}", path.display()))
     }
 
+    /// Stops it where it is.
+    pub(crate) fn pause(&self) -> Result<()> {
+        // The wrapper first: it would see its child stop, stop itself, and never hear of its end.
+        self.signal(self.child.id(), Signal::STOP)?;
+        self.signal(self.pid, Signal::STOP)
+    }
+
+    /// Lets it go on.
+    pub(crate) fn resume(&self) -> Result<()> {
+        self.signal(self.pid, Signal::CONT)?;
+        self.signal(self.child.id(), Signal::CONT)
+    }
+
+    fn signal(&self, pid: u32, signal: Signal) -> Result<()> {
+        let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+        let pid = pid.with_context(|| format!("{} has no process id", self.name))?;
+        rustix::process::kill_process(pid, signal)
+            .with_context(|| format!("{} cannot be signalled", self.name))
+    }
+
     /// What it is to the lab.
     pub(crate) fn name(&self) -> &str {
         &self.name
@@ -211,6 +231,8 @@ impl Drop for Daemon {
             // The wrapper ends when its child is gone, and the first process of a pid namespace is
             // gone when all others are: waiting for the wrapper waits for all of them.
             kill(self.pid);
+            // It may have been stopped together with its child.
+            self.signal(wrapper, Signal::CONT).ok();
         } else {
             self.child.kill().ok();
         }

@@ -21,6 +21,7 @@ use tokio::time::timeout;
 
 use crate::{
     args::{Authentication, Authorization, InvalidKubernetes, client_or},
+    permissions::{Permission, Scope},
     supervise::Chain,
 };
 
@@ -38,6 +39,16 @@ pub struct Access {
     user_ttl: Duration,
     allowed_ttl: Duration,
     denied_ttl: Duration,
+}
+
+/// What [`Access`] calls.
+#[must_use]
+pub fn permissions() -> Vec<Permission> {
+    let create = |resource| Permission::new(Scope::Cluster, resource, &["create"]);
+    vec![
+        create(("authentication.k8s.io", "tokenreviews")),
+        create(("authorization.k8s.io", "subjectaccessreviews")),
+    ]
 }
 
 /// Why a request is not answered.

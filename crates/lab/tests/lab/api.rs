@@ -156,3 +156,31 @@ async fn dropping_a_control_plane_removes_its_files_and_frees_its_port() {
     let address = server.trim_start_matches("https://");
     std::net::TcpStream::connect(address).unwrap_err();
 }
+
+#[tokio::test]
+async fn what_a_service_account_asks_for_is_on_record_with_the_answer() {
+    let plane = ControlPlane::start().await.unwrap();
+    let account = json!({
+        "apiVersion": "v1",
+        "kind": "ServiceAccount",
+        "metadata": {"name": "curious", "namespace": "default"},
+    });
+    plane.apply(&[account]).unwrap();
+    let kubeconfig = plane.kubeconfig_of("default", "curious").await.unwrap();
+    let config = Kubeconfig::read_from(kubeconfig).unwrap();
+    let config = Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await;
+    let client = Client::try_from(config.unwrap()).unwrap();
+    let secrets: Api<Secret> = Api::namespaced(client, "default");
+    secrets.get("treasure").await.unwrap_err();
+    let expected = lab::audit::Request {
+        user: "system:serviceaccount:default:curious".to_owned(),
+        verb: "get".to_owned(),
+        group: String::new(),
+        resource: "secrets".to_owned(),
+        namespace: "default".to_owned(),
+        name: "treasure".to_owned(),
+        code: 403,
+    };
+    // What the administrator does is not.
+    assert_eq!(plane.audit().unwrap(), [expected]);
+}

@@ -189,3 +189,31 @@ async fn a_volume_of_cns_appears_on_its_node_and_moves_with_its_data() {
     vcenter.cnsctl(&["detach", &volume, second.uuid()]).unwrap();
     vcenter.cnsctl(&["delete", &volume]).unwrap();
 }
+
+fn is_ready(node: &Node) -> bool {
+    let conditions = node.status.as_ref().and_then(|status| status.conditions.as_ref());
+    conditions.is_some_and(|all| all.iter().any(|one| one.type_ == "Ready" && one.status == "True"))
+}
+
+#[tokio::test]
+async fn a_node_that_falls_silent_is_missed_until_it_speaks_again() {
+    let mut spec = Spec::default();
+    spec.nodes.truncate(1);
+    let lab = Lab::start(&spec).await.unwrap();
+    let nodes: Api<Node> = Api::all(lab.client());
+    let until_ready = async |wanted: bool| {
+        until(&format!("Ready is {wanted}"), BOUND, || async {
+            let node = nodes.get("node-1").await?;
+            let seen = format!("{:?}", node.status.as_ref().map(|status| &status.conditions));
+            Ok(if is_ready(&node) == wanted { Wait::Done(()) } else { Wait::NotYet(seen) })
+        })
+        .await
+        .unwrap();
+    };
+    lab.nodes()[0].fall_silent().unwrap();
+    until_ready(false).await;
+    lab.nodes()[0].speak_again().unwrap();
+    until_ready(true).await;
+    // A lab can be taken away in that state too.
+    lab.nodes()[0].fall_silent().unwrap();
+}

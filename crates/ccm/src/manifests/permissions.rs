@@ -1,0 +1,34 @@
+//! What the manager calls, gathered from those who call.
+
+use daemon::{
+    admin, events, lease,
+    permissions::{Permission, Scope},
+    reload,
+};
+
+use super::{ACCOUNT, NAMESPACE, Settings};
+
+/// Every permission that the manager needs, and no other.
+#[must_use]
+pub fn permissions(settings: &Settings) -> Vec<Permission> {
+    let mut all = nodes();
+    all.extend(admin::permissions());
+    // About Nodes, which are in no namespace, and about the lease and our pod.
+    all.extend(events::permissions(None));
+    all.extend(events::permissions(Some(NAMESPACE)));
+    all.extend(lease::permissions(NAMESPACE, ACCOUNT));
+    for secret in &settings.secrets {
+        all.extend(reload::permissions(&secret.namespace, &secret.name));
+    }
+    all
+}
+
+/// The controller watches all Nodes, patches them and their status, reads one again when somebody was faster,
+/// and deletes those whose VM is gone.
+fn nodes() -> Vec<Permission> {
+    let verbs = ["get", "list", "watch", "patch", "delete"];
+    vec![
+        Permission::new(Scope::Cluster, ("", "nodes"), &verbs),
+        Permission::new(Scope::Cluster, ("", "nodes/status"), &["patch"]),
+    ]
+}
