@@ -41,10 +41,14 @@ pub(crate) struct BenchCcm {
     /// A build of our program to measure instead of a new one, such as that of an older commit
     #[arg(long, value_name = "PATH")]
     program: Option<PathBuf>,
-    /// Another cloud controller manager to measure in the same run, and flags for it alone, all in one
-    /// argument: --peer "PATH --kube-api-qps=1000". Repeat it for several. It must know upstream's flags
-    #[arg(long, value_name = "PATH [FLAG]...")]
-    peer: Vec<String>,
+    /// Another cloud controller manager to measure in the same run; repeat it for several. It must know
+    /// upstream's flags
+    #[arg(long, value_name = "PATH")]
+    peer: Vec<PathBuf>,
+    /// Measure each peer once more with these flags, such as "--kube-api-qps=1000 --kube-api-burst=1000
+    /// --concurrent-node-syncs=10"
+    #[arg(long, value_name = "FLAGS", allow_hyphen_values = true)]
+    peer_flags: Vec<String>,
     /// How many seconds requests of an idle program are counted. In ten minutes ours does all that it does
     /// now and then, such as reading tags
     #[arg(long, value_name = "SECONDS", default_value_t = 600)]
@@ -83,7 +87,10 @@ pub(crate) async fn run(arguments: &BenchCcm) -> Result<()> {
     };
     let mut programs = vec![Program { path: ours, flags: Vec::new(), ours: true }];
     for peer in &arguments.peer {
-        programs.push(Program::peer(peer)?);
+        programs.push(Program::peer(peer, "")?);
+        for flags in &arguments.peer_flags {
+            programs.push(Program::peer(peer, flags)?);
+        }
     }
     let mut runs = Vec::new();
     for program in &programs {

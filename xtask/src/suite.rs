@@ -9,6 +9,9 @@ use crate::{lab_commands, output::say};
 /// Tests with this in their name start nodes, and so need root.
 const NODES: &str = "nodes::";
 
+/// Tests at once: most of them wait for a peer most of the time.
+const AT_ONCE: &str = "4";
+
 const CARGO_DENY: &str = "0.20.2";
 
 /// The quick subset: no component is built or started.
@@ -127,7 +130,9 @@ fn not_run() -> Result<()> {
 
 fn cargo(what: &str, arguments: &[&str]) -> Result<()> {
     heading(what);
-    let status = Command::new("cargo").args(arguments).status()?;
+    let threads = std::env::var("RUST_TEST_THREADS").unwrap_or_else(|_| AT_ONCE.to_owned());
+    let status =
+        Command::new("cargo").env("RUST_TEST_THREADS", threads).args(arguments).status()?;
     if !status.success() {
         bail!("{what} failed: `cargo {}`", arguments.join(" "));
     }

@@ -239,4 +239,38 @@ mod tests {
         assert_eq!(namespaces, ["default", "kube-system", "vsphere"]);
         assert_eq!(made.role_bindings.len(), 3);
     }
+
+    /// The rules of the Go manager's ClusterRole, as far as they are about what we touch.
+    const UPSTREAM: [(&str, &str, &[&str]); 5] = [
+        ("", "events", &["create", "patch", "update"]),
+        ("", "nodes", &["*"]),
+        ("", "nodes/status", &["patch"]),
+        ("", "secrets", &["get", "list", "watch"]),
+        ("coordination.k8s.io", "leases", &["create", "get", "list", "watch", "update"]),
+    ];
+
+    #[test]
+    fn upstreams_roles_and_manifests_suffice() {
+        for permission in permissions(&Settings::default()) {
+            let text = |list: Option<Vec<String>>| list.unwrap_or_default().concat();
+            let (group, resource) =
+                (text(permission.rule.api_groups), text(permission.rule.resources));
+            // Without these only metrics are refused, as upstream refuses them.
+            if resource.ends_with("reviews") {
+                continue;
+            }
+            let allowed = UPSTREAM.iter().find(|rule| (rule.0, rule.1) == (&group, &resource));
+            let allowed = allowed.map_or(&[][..], |rule| rule.2);
+            for verb in &permission.rule.verbs {
+                assert!(
+                    allowed.contains(&"*") || allowed.contains(&verb.as_str()),
+                    "{verb} {resource}"
+                );
+            }
+        }
+        let pods = manifests(&Settings::default()).daemon_set.spec.unwrap().template.spec.unwrap();
+        assert_eq!(pods.service_account_name.as_deref(), Some("cloud-controller-manager"));
+        // The image must do what it does for upstream's pods, which name no command.
+        assert_eq!(pods.containers[0].command, None);
+    }
 }

@@ -3,7 +3,7 @@
 use std::{
     fs::{self, File},
     os::unix::fs::symlink,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     time::Instant,
 };
@@ -43,12 +43,11 @@ pub(super) struct Usage {
 }
 
 impl Program {
-    /// A peer as it is given on the command line: its path, then its flags.
-    pub(super) fn peer(text: &str) -> Result<Self> {
-        let mut words = text.split_whitespace();
-        let path = PathBuf::from(words.next().context("--peer needs a path")?);
+    /// A peer with flags of its own.
+    pub(super) fn peer(path: &Path, flags: &str) -> Result<Self> {
         let path = path.canonicalize().with_context(|| format!("{} is no peer", path.display()))?;
-        Ok(Self { path, flags: words.map(str::to_owned).collect(), ours: false })
+        let flags = flags.split_whitespace().map(str::to_owned).collect();
+        Ok(Self { path, flags, ours: false })
     }
 
     pub(super) fn name(&self) -> String {
