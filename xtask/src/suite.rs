@@ -1,8 +1,13 @@
 //! `cargo xtask check` and `cargo xtask test`: the gates, in the order in which they are cheap.
 
-use std::process::Command;
+use std::{
+    collections::BTreeSet,
+    io::{Read as _, Seek as _},
+    process::Command,
+};
 
 use anyhow::{Result, bail};
+use serde_json::Value;
 
 use crate::{lab_commands, output::say};
 
@@ -11,6 +16,9 @@ const NODES: &str = "nodes::";
 
 /// Tests at once: most of them wait for a peer most of the time.
 const AT_ONCE: &str = "4";
+
+/// Test programs that wait for their peers most of the time.
+const PATIENT: [&str; 4] = ["controller", "deployed", "program", "schedules"];
 
 const CARGO_DENY: &str = "0.20.2";
 
@@ -33,11 +41,8 @@ pub(crate) fn test() -> Result<()> {
     }
     dependencies()?;
     simulator()?;
-    let mut arguments = vec!["test", "--workspace", "--lib", "--bins", "--tests", "--no-fail-fast"];
-    if !root || skip_nodes {
-        arguments.extend(["--", "--skip", NODES]);
-    }
-    cargo("tests", &arguments)?;
+    let skipped = if !root || skip_nodes { &["--", "--skip", NODES][..] } else { &[] };
+    tests(skipped)?;
     cargo("examples in the documentation", &["test", "--workspace", "--doc"])?;
     if !root || skip_nodes {
         say("\nNot run, because nodes need root:");
@@ -49,6 +54,47 @@ pub(crate) fn test() -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Runs the tests that mostly wait beside the others, which mostly compute.
+fn tests(skipped: &[&str]) -> Result<()> {
+    let all = ["test", "--workspace", "--lib", "--bins", "--tests", "--no-run"];
+    cargo("building the tests", &all)?;
+    let (mut patient, mut busy) = (vec!["test", "--workspace"], vec!["test", "--workspace"]);
+    busy.extend(["--lib", "--bins"]);
+    let names = test_targets()?;
+    for name in &names {
+        let group = if PATIENT.contains(&name.as_str()) { &mut patient } else { &mut busy };
+        group.extend(["--test", name]);
+    }
+    for group in [&mut patient, &mut busy] {
+        group.push("--no-fail-fast");
+        group.extend(skipped);
+    }
+    let mut log = tempfile::tempfile()?;
+    let mut beside = command(&patient).stdout(log.try_clone()?).stderr(log.try_clone()?).spawn()?;
+    let busy = cargo("tests", &busy);
+    let patient = beside.wait()?;
+    heading("tests that waited beside them");
+    let mut said = String::new();
+    log.rewind()?;
+    log.read_to_string(&mut said)?;
+    say(&said);
+    busy?;
+    if !patient.success() {
+        bail!("a test of {} failed", PATIENT.join(", "));
+    }
+    Ok(())
+}
+
+/// The names of all test programs.
+fn test_targets() -> Result<BTreeSet<String>> {
+    let metadata = ["metadata", "--format-version=1", "--no-deps", "--offline"];
+    let metadata: Value = serde_json::from_str(&lab::run(Command::new("cargo").args(metadata))?)?;
+    let packages = metadata["packages"].as_array().into_iter().flatten();
+    let targets = packages.flat_map(|package| package["targets"].as_array().into_iter().flatten());
+    let tests = targets.filter(|target| target["kind"][0] == "test");
+    Ok(tests.filter_map(|target| target["name"].as_str()).map(str::to_owned).collect())
 }
 
 fn lints() -> Result<()> {
@@ -130,13 +176,18 @@ fn not_run() -> Result<()> {
 
 fn cargo(what: &str, arguments: &[&str]) -> Result<()> {
     heading(what);
-    let threads = std::env::var("RUST_TEST_THREADS").unwrap_or_else(|_| AT_ONCE.to_owned());
-    let status =
-        Command::new("cargo").env("RUST_TEST_THREADS", threads).args(arguments).status()?;
+    let status = command(arguments).status()?;
     if !status.success() {
         bail!("{what} failed: `cargo {}`", arguments.join(" "));
     }
     Ok(())
+}
+
+fn command(arguments: &[&str]) -> Command {
+    let threads = std::env::var("RUST_TEST_THREADS").unwrap_or_else(|_| AT_ONCE.to_owned());
+    let mut command = Command::new("cargo");
+    command.env("RUST_TEST_THREADS", threads).args(arguments);
+    command
 }
 
 fn heading(what: &str) {

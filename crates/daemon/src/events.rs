@@ -3,7 +3,14 @@
 //! Core events, not those of `events.k8s.io`, because existing roles allow only the former. Recording never
 //! waits and never fails: events that cannot be delivered are dropped with a line in the log.
 
-use std::{collections::HashMap, time::Duration};
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use jiff::Timestamp;
 use k8s_openapi::{
@@ -56,7 +63,10 @@ struct Note {
 
 /// Records events; clones record into the same stream.
 #[derive(Clone, Debug)]
-pub struct Recorder(mpsc::Sender<Note>);
+pub struct Recorder {
+    notes: mpsc::Sender<Note>,
+    dropped: Arc<AtomicU64>,
+}
 
 /// Writes what recorders recorded.
 pub struct Writer {
@@ -64,6 +74,8 @@ pub struct Writer {
     component: String,
     host: String,
     notes: mpsc::Receiver<Note>,
+    /// Events that found no place among those that wait, since that was last told.
+    dropped: Arc<AtomicU64>,
     written: HashMap<String, Written>,
 }
 
@@ -89,7 +101,9 @@ pub fn permissions(namespace: Option<&str>) -> Vec<Permission> {
 pub fn recorder(client: Client, component: &str, host: &str) -> (Recorder, Writer) {
     let (sender, notes) = mpsc::channel(WAITING);
     let (component, host) = (component.to_owned(), host.to_owned());
-    (Recorder(sender), Writer { client, component, host, notes, written: HashMap::new() })
+    let dropped = Arc::new(AtomicU64::new(0));
+    let recorder = Recorder { notes: sender, dropped: Arc::clone(&dropped) };
+    (recorder, Writer { client, component, host, notes, dropped, written: HashMap::new() })
 }
 
 impl Recorder {
@@ -101,8 +115,8 @@ impl Recorder {
             reason: reason.to_owned(),
             message: shortened(message),
         };
-        if self.0.try_send(note).is_err() {
-            warn!(reason, message, "event dropped: too many are waiting");
+        if self.notes.try_send(note).is_err() && self.dropped.fetch_add(1, Ordering::Relaxed) == 0 {
+            warn!(reason, message, "event dropped: too many are waiting; more may follow");
         }
     }
 }
@@ -115,6 +129,9 @@ impl Writer {
     pub async fn run(mut self, shutdown: Shutdown) -> Result<(), std::convert::Infallible> {
         while let Some(Some(note)) = shutdown.unless(self.notes.recv()).await {
             self.write(note).await;
+            if self.notes.is_empty() {
+                self.confess();
+            }
         }
         shutdown.requested().await;
         self.notes.close();
@@ -122,6 +139,14 @@ impl Writer {
             self.write(note).await;
         }
         Ok(())
+    }
+
+    /// Says how many events were dropped, once for all of them.
+    fn confess(&self) {
+        let events = self.dropped.swap(0, Ordering::Relaxed);
+        if events > 0 {
+            warn!(events, "events were dropped because too many were waiting");
+        }
     }
 
     async fn write(&mut self, note: Note) {

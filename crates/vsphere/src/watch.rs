@@ -16,7 +16,8 @@ use std::{
     time::Duration,
 };
 
-use futures::{Stream, future::BoxFuture};
+use futures::Stream;
+use tokio::task::JoinSet;
 
 use crate::{
     connection::{Connection, is_logged_out},
@@ -92,7 +93,7 @@ impl Connection {
                 known: HashSet::new(),
                 failures: 0,
             }),
-            running: None,
+            running: JoinSet::new(),
             ready: VecDeque::new(),
         }
     }
@@ -102,10 +103,13 @@ type Step<T> = (State, Result<Vec<Change<T>>, Error>);
 
 /// A stream of changes. Dropping it is fine at any time; what it held on the server ends with the session.
 /// After an error it goes on by itself, after a pause.
+///
+/// Each step runs in a task of its own: a future that nobody polls could be next in line for the session, and
+/// would keep everybody else waiting.
 pub struct Watch<T> {
     /// Here between steps, in `running` during one.
     state: Option<State>,
-    running: Option<BoxFuture<'static, Step<T>>>,
+    running: JoinSet<Step<T>>,
     ready: VecDeque<Change<T>>,
 }
 
@@ -115,7 +119,7 @@ impl<T> std::fmt::Debug for Watch<T> {
     }
 }
 
-impl<T: Object + Unpin> Stream for Watch<T> {
+impl<T: Object + Unpin + Send + 'static> Stream for Watch<T> {
     type Item = Result<Change<T>, Error>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -124,13 +128,13 @@ impl<T: Object + Unpin> Stream for Watch<T> {
                 return Poll::Ready(Some(Ok(change)));
             }
             if let Some(state) = self.state.take() {
-                self.running = Some(Box::pin(step(state)));
+                self.running.spawn(step(state));
             }
-            let Some(running) = &mut self.running else {
+            // A step that panicked has taken the state with it: there is nothing to go on with.
+            let Some(Ok((state, result))) = std::task::ready!(self.running.poll_join_next(context))
+            else {
                 return Poll::Ready(None);
             };
-            let (state, result) = std::task::ready!(running.as_mut().poll(context));
-            self.running = None;
             self.state = Some(state);
             match result {
                 Ok(changes) => self.ready.extend(changes),

@@ -154,7 +154,7 @@ async fn a_node_made_anew_with_the_same_name_is_the_new_vm_and_stays() {
     .unwrap();
     cluster.vcenter.control().power("new", Power::On).await.unwrap();
     cluster.register("node-1", UUIDS[1], None).await;
-    let node = cluster.until_at("node-1", "10.99.0.12").await;
+    let node = cluster.until("node-1", "initialised", is_initialised).await;
     assert_eq!(provider_id(&node), Some(format!("vsphere://{}", UUIDS[1]).as_str()));
     cluster.vcenter.control().power("new", Power::Off).await.unwrap();
     // The round that taints it would have deleted it instead.

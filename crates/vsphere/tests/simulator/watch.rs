@@ -1,12 +1,13 @@
 //! Following the inventory through everything that can happen to a watch.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use futures::StreamExt;
 use lab::{
     VCenter,
     vcenter::{ADMINISTRATOR, Fault, HttpFault, HttpFaultKind, Power},
 };
+use tokio::time::timeout;
 use vsphere::{
     error::Error,
     object,
@@ -36,7 +37,7 @@ struct Known {
 
 impl Known {
     async fn next(&mut self, watch: &mut Watch<Vm>) {
-        let change = tokio::time::timeout(LIMIT, watch.next()).await.expect("something happens");
+        let change = timeout(LIMIT, watch.next()).await.expect("something happens");
         match change.expect("a watch never ends") {
             Ok(Change::Entered(vm)) => {
                 self.vms.insert(vm.reference.upcast(), vm);
@@ -183,4 +184,18 @@ async fn who_may_see_nothing_is_told_what_is_missing() {
     let mut known = Known::default();
     known.until(&mut watch, |known| known.synced == 1 || !known.errors.is_empty()).await;
     assert!(matches!(known.errors[..], [Error::NoPermission { .. }]), "{:?}", known.errors);
+}
+
+#[tokio::test]
+async fn a_watch_that_nobody_looks_at_keeps_nobody_waiting() {
+    let vcenter = vcenter().await;
+    let connection = administrator(&vcenter);
+    vcenter.control().delay("Login", 2000, 0).await.unwrap();
+    let briefly = Duration::from_millis(200);
+    // The login goes on when its caller gives up; the watch stands in line behind it and is then left alone.
+    assert!(timeout(briefly, connection.time()).await.is_err());
+    let mut watch = connection.watch::<Vm>();
+    assert!(timeout(briefly, watch.next()).await.is_err());
+    timeout(LIMIT, connection.time()).await.unwrap().unwrap();
+    assert!(matches!(watch.next().await, Some(Ok(_))));
 }
