@@ -96,8 +96,9 @@ impl Seen {
 
     fn judge(&mut self, node: &Node) {
         let name = name(node);
+        // What is told late is older than what the test made, and no harm.
         if let Some(version) = self.foreign.get(&name)
-            && *version != node.metadata.resource_version
+            && number(version.as_deref()) < number(node.metadata.resource_version.as_deref())
         {
             self.harm.push(format!("{name} is somebody else's and was changed: {node:?}"));
         }
@@ -116,6 +117,10 @@ impl Seen {
             self.harm.push(format!("{name} was deleted although its VM exists: {node:?}"));
         }
     }
+}
+
+fn number(version: Option<&str>) -> Option<u64> {
+    version?.parse().ok()
 }
 
 fn name(node: &Node) -> String {
