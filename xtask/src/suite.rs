@@ -191,6 +191,12 @@ fn command(arguments: &[&str]) -> Command {
     let threads = std::env::var("RUST_TEST_THREADS").unwrap_or_else(|_| AT_ONCE.to_owned());
     let mut command = Command::new("cargo");
     command.env("RUST_TEST_THREADS", threads).args(arguments);
+    // What cargo told about xtask itself; build scripts that look at it would run again each time.
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("CARGO_PKG_") || name == "CARGO_MANIFEST_DIR" {
+            command.env_remove(name);
+        }
+    }
     command
 }
 

@@ -1,9 +1,10 @@
 //! Keeps the Nodes of a cluster: observes, plans, applies and reports, again and again.
 //!
 //! A round looks at the Nodes that changed, and at all when a vCenter changed or the clock says so; a little
-//! later, so that changes which come together are one round. Lifecycle is looked at by the clock. Plans are pure
-//! and cheap, requests are made only for differences. A Node that somebody else changed meanwhile is planned
-//! anew. While a round writes, the watch of Nodes is read on: who lets it wait is cut off.
+//! later, so that changes which come together are one round. Lifecycle is looked at by the clock, and when
+//! something changed while a Node is not ready. Plans are pure and cheap, requests are made only for
+//! differences. A Node that somebody else changed meanwhile is planned anew. While a round writes, the watch of
+//! Nodes is read on: who lets it wait is cut off.
 
 mod apply;
 mod evidence;
@@ -54,6 +55,9 @@ const TOGETHER: Duration = Duration::from_millis(100);
 /// is tried at the next one.
 const AGAIN_AFTER: Duration = Duration::from_secs(3);
 
+/// Between two looks at lifecycle that changes cause: vCenters are asked about VMs that are gone.
+const LIFECYCLE_APART: Duration = Duration::from_secs(1);
+
 /// What the controller needs to know.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
@@ -78,6 +82,8 @@ pub(crate) struct Controller {
     inquiry: Inquiry,
     /// What was last told about the lifecycle of a Node, by its name.
     told: HashMap<String, node::Event>,
+    /// When lifecycle was last looked at.
+    lived: Instant,
 }
 
 /// What a watch of Nodes tells.
@@ -102,6 +108,7 @@ impl Controller {
             history: History::default(),
             inquiry: Inquiry::default(),
             told: HashMap::new(),
+            lived: Instant::now(),
         }
     }
 
@@ -138,7 +145,7 @@ impl Controller {
                 if self.settings.controllers.nodes {
                     Box::pin(self.keep(&changed, all || due, &mut events)).await;
                 }
-                if due && self.settings.controllers.lifecycle {
+                if self.settings.controllers.lifecycle && (due || self.may_live()) {
                     Box::pin(self.live()).await;
                 }
             };
@@ -150,6 +157,12 @@ impl Controller {
                 self.hand.metrics().count_nodes(self.nodes.iter().map(node::standing));
             }
         }
+    }
+
+    /// Whether lifecycle is worth a look before the clock says so: something changed, which may be what a Node
+    /// that is not ready waits for.
+    fn may_live(&self) -> bool {
+        self.lived.elapsed() >= LIFECYCLE_APART && !self.nodes.iter().all(lifecycle::is_ready)
     }
 
     fn look(&self) -> Vec<Arc<Snapshot>> {
@@ -230,6 +243,7 @@ impl Controller {
 
     /// Taints Nodes whose VM is off, and looks for those whose VM is gone.
     async fn live(&mut self) {
+        self.lived = Instant::now();
         let snapshots = self.look();
         let observation = Observation::new(&snapshots, &self.settings);
         let nodes: Vec<&Node> = self.nodes.iter().collect();

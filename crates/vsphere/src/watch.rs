@@ -39,7 +39,7 @@ pub(crate) const LONGEST_POLL: Duration = Duration::from_secs(20);
 /// Changes of one answer.
 const PAGE: i32 = 250;
 /// Pauses after failures grow from the first to the last, which is how late the end of an outage is noticed.
-const PAUSE: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(5));
+const PAUSE: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(3));
 
 /// What a watch tells.
 #[derive(Debug, Clone, PartialEq)]

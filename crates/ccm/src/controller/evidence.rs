@@ -36,7 +36,9 @@ use crate::{
 };
 
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
-/// How soon vCenter is asked again how a VM was removed. Records do not come much later, so each time is longer.
+/// A VM may be gone a little earlier than the task that destroys it has ended.
+const AGAIN_SOON: Duration = Duration::from_secs(2);
+/// How soon vCenter is asked again after that. Records do not come much later, so each time is longer.
 const AGAIN_AFTER: Duration = Duration::from_secs(30);
 const AGAIN_AT_THE_LATEST: Duration = Duration::from_secs(600);
 /// How far the clocks of others may be from ours, and how long a kubelet may be silent before its Node says so.
@@ -204,8 +206,8 @@ impl Inquiry {
 impl Known {
     fn so_far(&self) -> Removal {
         match self.removal {
-            // A VM may be gone a little earlier than the task that destroys it has ended.
-            Told::Unasked | Told::Asking { before: 0 | 1 } | Told::Nothing { times: 1, .. } => {
+            // It is too early to say that nothing is told.
+            Told::Unasked | Told::Asking { before: 0..=2 } | Told::Nothing { times: 1 | 2, .. } => {
                 Removal::NotAsked
             }
             Told::Asking { .. } | Told::Nothing { .. } => Removal::Untold,
@@ -219,7 +221,10 @@ fn key(identity: &Identity) -> Key {
 }
 
 fn pause(times: u32) -> Duration {
-    let doubled = times.saturating_sub(1).min(16);
+    if times <= 1 {
+        return AGAIN_SOON;
+    }
+    let doubled = (times - 2).min(16);
     AGAIN_AFTER.saturating_mul(1 << doubled).min(AGAIN_AT_THE_LATEST)
 }
 
