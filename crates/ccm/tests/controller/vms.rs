@@ -108,8 +108,10 @@ async fn a_vm_that_moved_to_another_datacenter_is_found_again_and_its_zone_stays
     assert_eq!(label(&before, ZONE), Some("zone-1"));
     cluster.vcenter.control().unregister("here").await.unwrap();
     cluster.vcenter.control().power("there", Power::On).await.unwrap();
-    let after = cluster.until_at("node-1", "10.99.0.12").await;
-    assert_ne!(annotation(&before, VM), annotation(&after, VM));
+    cluster.until_at("node-1", "10.99.0.12").await;
+    // The status is written first.
+    let moved = |node: &_| annotation(node, VM) != annotation(&before, VM);
+    let after = cluster.until("node-1", "another VM", moved).await;
     assert_eq!((&before.metadata.uid, &before.spec), (&after.metadata.uid, &after.spec));
     assert_eq!(label(&after, ZONE), Some("zone-1"));
     running.stop().await;
@@ -130,8 +132,9 @@ async fn a_vm_that_moved_to_another_vcenter_is_found_there() {
     let before = cluster.until("node-1", "initialised", is_initialised).await;
     cluster.vcenter.control().unregister("here").await.unwrap();
     second.control().power("there", Power::On).await.unwrap();
-    let after = cluster.until_at("node-1", "10.99.0.12").await;
-    assert_eq!(annotation(&after, "ccm.vsphere.vmware.com/vcenter"), Some(SECOND));
+    cluster.until_at("node-1", "10.99.0.12").await;
+    let there = |node: &_| annotation(node, "ccm.vsphere.vmware.com/vcenter") == Some(SECOND);
+    let after = cluster.until("node-1", "recorded there", there).await;
     assert_eq!((&before.metadata.uid, &before.spec), (&after.metadata.uid, &after.spec));
     running.stop().await;
 }
