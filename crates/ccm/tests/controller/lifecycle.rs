@@ -223,6 +223,8 @@ async fn a_node_stays_while_vcenter_does_not_tell_how_its_vm_was_removed() {
     assert!(asked <= 2, "once, and once more soon, because the record may come late: {asked}");
     // That is told after the third time, half a minute later.
     until_told(&cluster, "node-1", "RemovalUntold").await;
+    let asked = calls(&cluster, "CreateCollectorForTasks").await;
+    assert_eq!(asked, 3, "it is asked ever more seldom");
     assert!(exists(&cluster, "node-1").await);
     running.stop().await;
 }
