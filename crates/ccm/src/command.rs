@@ -33,7 +33,7 @@ use daemon::{
 };
 use kube::Client;
 use prometheus_client::registry::Registry;
-use tokio::sync::mpsc;
+use tokio::{sync::mpsc, time::sleep};
 use tracing::{debug, info, warn};
 use vsphere::tls::{Roots, Trust};
 
@@ -48,6 +48,8 @@ use crate::{
     run::{Options, RunError, run},
 };
 
+/// How soon files of authorities that cannot be read are looked at again.
+const AGAIN_AFTER: Duration = Duration::from_secs(5);
 /// How long sessions and the lease may take to end; kubelets wait half a minute.
 const GRACE: Duration = Duration::from_secs(20);
 
@@ -206,9 +208,15 @@ async fn different(config: &mut Followed<Arc<Config>>, now: &Config) -> &'static
     let authorities = authorities(now);
     let (stop, asked) = supervise::shutdown();
     let rotated = async {
-        // Files that cannot be read are the business of whoever connects with them.
-        let Ok((files, mut followed)) = reload::files(authorities, |read| Ok(read.clone())) else {
-            return std::future::pending().await;
+        let mut missing = false;
+        let (files, mut followed) = loop {
+            match reload::files(authorities.clone(), |read| Ok(read.clone())) {
+                // Whoever needed it could not connect, and does not try again by itself.
+                Ok(_) if missing => return,
+                Ok(found) => break found,
+                Err(_) => missing = true,
+            }
+            sleep(AGAIN_AFTER).await;
         };
         let changed = async { followed.value.changed().await.is_ok() };
         tokio::select! {

@@ -110,6 +110,21 @@ async fn a_new_file_of_authorities_is_used_without_a_restart() {
 }
 
 #[tokio::test]
+async fn a_file_of_authorities_may_come_later() {
+    let world = World::start().await;
+    world.register("node-1").await;
+    let authority = world.vcenter.authority().display().to_string();
+    let file = world.path("ca.pem").display().to_string();
+    world.write("vsphere.conf", &world.configuration("").replace(&authority, &file));
+    let mut program = world.run(&["--leader-elect=false"]);
+    let message = world.told("node-1", "VCenterUnavailable").await;
+    assert!(message.contains(&file), "{message}");
+    world.write("ca.pem", &fs::read_to_string(&authority).unwrap());
+    world.until("node-1", "initialised", is_initialised).await;
+    program.stop();
+}
+
+#[tokio::test]
 async fn what_would_be_done_is_printed_and_not_done() {
     let world = World::start().await;
     world.register("node-1").await;
