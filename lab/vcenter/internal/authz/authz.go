@@ -98,7 +98,7 @@ func Install(service *simulator.Service, vim *simulator.Registry, cfg Config) (*
 	}
 	vim.Put(newAuthorizationManager(a, *content.AuthorizationManager))
 	vim.SessionManager().ValidLogin = func(req *types.Login) bool {
-		_, err := dir.Login(req.UserName, req.Password)
+		_, err := dir.Login(directory.SOAP, req.UserName, req.Password)
 		return err == nil
 	}
 	a.sso = sso.Install(service, vim, dir, cfg.SSO)

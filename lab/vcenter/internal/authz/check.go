@@ -7,6 +7,7 @@ import (
 	"github.com/vmware/govmomi/simulator"
 	"github.com/vmware/govmomi/vim25/types"
 
+	"vsphere-drivers.example/lab/vcenter/internal/authz/directory"
 	"vsphere-drivers.example/lab/vcenter/internal/authz/sso"
 )
 
@@ -68,7 +69,7 @@ func noPermission(object types.ManagedObjectReference, privilege string) *types.
 func (a *Authz) authenticate(ctx *simulator.Context, m *simulator.Method) types.BaseMethodFault {
 	switch req := m.Body.(type) {
 	case *types.Login:
-		user, err := a.dir.Login(req.UserName, req.Password)
+		user, err := a.dir.Login(directory.SOAP, req.UserName, req.Password)
 		if err != nil {
 			return new(types.InvalidLogin)
 		}

@@ -58,16 +58,16 @@ func namedObjects(specs ...types.PropertyFilterSpec) map[types.ManagedObjectRefe
 // RetrievePropertiesEx reads, filters and pages. Pages are cut after filtering, so that they stay full.
 func (c *propertyCollector) RetrievePropertiesEx(ctx *simulator.Context, req *types.RetrievePropertiesEx) soap.HasFault {
 	s := c.a.sessionScope(ctx)
-	if !restricted(s) {
-		return c.PropertyCollector.RetrievePropertiesEx(ctx, req)
-	}
 	whole := *req
 	whole.Options.MaxObjects = 0
 	body, ok := c.PropertyCollector.RetrievePropertiesEx(ctx, &whole).(*methods.RetrievePropertiesExBody)
 	if !ok || body.Res == nil || body.Res.Returnval == nil {
 		return body
 	}
-	objects := s.filterContent(body.Res.Returnval.Objects, namedObjects(req.SpecSet...))
+	objects := body.Res.Returnval.Objects
+	if restricted(s) {
+		objects = s.filterContent(objects, namedObjects(req.SpecSet...))
+	}
 	objects, token := c.cut(objects, req.Options.MaxObjects)
 	body.Res.Returnval = &types.RetrieveResult{Token: token, Objects: objects}
 	if len(objects) == 0 {
@@ -85,6 +85,13 @@ func (c *propertyCollector) cut(objects []types.ObjectContent, size int32) ([]ty
 	c.pages[token] = page{objects[size:], size}
 	c.pageLock.Unlock()
 	return objects[:size], token
+}
+
+// OpenPages is the number of reads that the client neither finished nor cancelled.
+func (c *propertyCollector) OpenPages() int {
+	c.pageLock.Lock()
+	defer c.pageLock.Unlock()
+	return len(c.pages)
 }
 
 func (c *propertyCollector) takePage(token string) (page, bool) {

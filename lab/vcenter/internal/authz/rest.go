@@ -3,13 +3,14 @@ package authz
 import (
 	"github.com/vmware/govmomi/simulator"
 
+	"vsphere-drivers.example/lab/vcenter/internal/authz/directory"
 	"vsphere-drivers.example/lab/vcenter/internal/authz/sso"
 )
 
 // LoginPassword checks credentials for the REST interface and answers the user's name. Unlike a SOAP login it does not
 // want any permission.
 func (a *Authz) LoginPassword(user, password string) (string, error) {
-	id, err := a.dir.Login(user, password)
+	id, err := a.dir.Login(directory.REST, user, password)
 	if err != nil {
 		return "", err
 	}

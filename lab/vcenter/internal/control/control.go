@@ -48,6 +48,7 @@ func (c *Control) routes() http.Handler {
 		"GET /state":       read(c.state),
 		"GET /inventory":   read(c.inventory),
 		"GET /sessions":    read(c.sessions),
+		"GET /logins":      read(c.failedLogins),
 		"GET /volumes":     read(c.volumes),
 		"GET /attachments": read(c.attachments),
 		"GET /calls":       read(c.calls),
@@ -68,6 +69,11 @@ func (c *Control) routes() http.Handler {
 		"POST /clock":       act(c.setClock),
 		"POST /assumptions": actFree(c.setAssumptions),
 
+		"POST /user":    act(c.user),
+		"POST /lockout": act(c.lockout),
+		"POST /tasks":   act(c.tasks),
+
+		"POST /vm/clone":      act(c.vmClone),
 		"POST /vm/host":       act(c.vmHost),
 		"POST /vm/datastore":  act(c.vmDatastore),
 		"POST /vm/power":      act(c.vmPower),

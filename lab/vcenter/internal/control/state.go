@@ -4,9 +4,11 @@ import (
 	"time"
 
 	"vsphere-drivers.example/lab/vcenter/internal/assume"
+	"vsphere-drivers.example/lab/vcenter/internal/authz/directory"
 	"vsphere-drivers.example/lab/vcenter/internal/cns"
 	"vsphere-drivers.example/lab/vcenter/internal/inventory"
 	"vsphere-drivers.example/lab/vcenter/internal/traffic"
+	"vsphere-drivers.example/lab/vcenter/internal/vcenter"
 )
 
 // session is an open session as the endpoint shows it.
@@ -19,22 +21,25 @@ type session struct {
 	LastActive time.Time `json:"last_active"`
 	Calls      int64     `json:"calls"`
 	Kind       string    `json:"kind"` // soap or rest
+	// What it made and did not destroy; SOAP only.
+	Objects *vcenter.Objects `json:"objects,omitempty"`
 }
 
 // state is everything a test or a human may want to know.
 type state struct {
-	Name         string             `json:"name"`
-	URL          string             `json:"url"`
-	Release      string             `json:"release"`
-	InstanceUUID string             `json:"instance_uuid"`
-	SkewMillis   int64              `json:"skew_ms"`
-	Inventory    []inventory.Object `json:"inventory"`
-	Sessions     []session          `json:"sessions"`
-	Volumes      []cns.Volume       `json:"volumes"`
-	Attachments  []cns.Attachment   `json:"attachments"`
-	Rules        rules              `json:"rules"`
-	Calls        calls              `json:"calls"`
-	Assumptions  []assume.Item      `json:"assumptions"`
+	Name         string                  `json:"name"`
+	URL          string                  `json:"url"`
+	Release      string                  `json:"release"`
+	InstanceUUID string                  `json:"instance_uuid"`
+	SkewMillis   int64                   `json:"skew_ms"`
+	Inventory    []inventory.Object      `json:"inventory"`
+	Sessions     []session               `json:"sessions"`
+	FailedLogins []directory.FailedLogin `json:"failed_logins"`
+	Volumes      []cns.Volume            `json:"volumes"`
+	Attachments  []cns.Attachment        `json:"attachments"`
+	Rules        rules                   `json:"rules"`
+	Calls        calls                   `json:"calls"`
+	Assumptions  []assume.Item           `json:"assumptions"`
 }
 
 type rules struct {
@@ -56,6 +61,7 @@ func (c *Control) state() state {
 		SkewMillis:   c.vc.Clock.Skew().Milliseconds(),
 		Inventory:    c.inventory(),
 		Sessions:     c.sessions(),
+		FailedLogins: c.failedLogins(),
 		Volumes:      c.volumes(),
 		Attachments:  c.attachments(),
 		Rules:        c.rules(),
@@ -66,6 +72,10 @@ func (c *Control) state() state {
 
 func (c *Control) inventory() []inventory.Object { return c.vc.Inventory.Objects(c.vc.TagsOf) }
 
+func (c *Control) failedLogins() []directory.FailedLogin {
+	return append([]directory.FailedLogin{}, c.vc.Access().Directory().FailedLogins()...)
+}
+
 func (c *Control) volumes() []cns.Volume { return c.vc.CNS().Volumes() }
 
 func (c *Control) attachments() []cns.Attachment { return c.vc.CNS().Attachments() }
@@ -73,9 +83,11 @@ func (c *Control) attachments() []cns.Attachment { return c.vc.CNS().Attachments
 func (c *Control) sessions() []session {
 	list := []session{}
 	for _, s := range c.vc.Sessions() {
+		made := c.vc.Made(s.Key)
 		list = append(list, session{
 			Key: s.Key, User: traffic.UserName(s.UserName), Address: s.IpAddress, Agent: s.UserAgent,
 			Login: s.LoginTime, LastActive: s.LastActiveTime, Calls: s.CallCount, Kind: "soap",
+			Objects: &made,
 		})
 	}
 	for _, s := range c.vc.REST().Sessions() {

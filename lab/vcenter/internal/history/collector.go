@@ -1,7 +1,7 @@
 package history
 
 import (
-	"slices"
+	"math"
 
 	"github.com/vmware/govmomi/simulator"
 	"github.com/vmware/govmomi/vim25/methods"
@@ -55,11 +55,9 @@ func (c *TaskHistoryCollector) ReadNextTasks(req *types.ReadNextTasks) soap.HasF
 		return body
 	}
 	body.Res = new(types.ReadNextTasksResponse)
-	for _, one := range c.tasks.matching(c.user, &c.spec) {
-		if one.number > c.after && len(body.Res.Returnval) < int(req.MaxCount) {
-			body.Res.Returnval = append(body.Res.Returnval, one.info)
-			c.after = one.number
-		}
+	for _, one := range c.tasks.page(c.user, &c.spec, c.after, int(req.MaxCount), false) {
+		body.Res.Returnval = append(body.Res.Returnval, one.info)
+		c.after = one.number
 	}
 	return body
 }
@@ -71,11 +69,9 @@ func (c *TaskHistoryCollector) ReadPreviousTasks(req *types.ReadPreviousTasks) s
 		return body
 	}
 	body.Res = new(types.ReadPreviousTasksResponse)
-	for _, one := range slices.Backward(c.tasks.matching(c.user, &c.spec)) {
-		if one.number <= c.after && len(body.Res.Returnval) < int(req.MaxCount) {
-			body.Res.Returnval = append(body.Res.Returnval, one.info)
-			c.after = one.number - 1
-		}
+	for _, one := range c.tasks.page(c.user, &c.spec, c.after, int(req.MaxCount), true) {
+		body.Res.Returnval = append(body.Res.Returnval, one.info)
+		c.after = one.number - 1
 	}
 	return body
 }
@@ -90,7 +86,7 @@ func (c *TaskHistoryCollector) RewindCollector(*types.RewindCollector) soap.HasF
 func (c *TaskHistoryCollector) ResetCollector(*types.ResetCollector) soap.HasFault {
 	c.after = 0
 	if latest := c.latest(); len(latest) > 0 {
-		c.after = latest[0].number - 1
+		c.after = latest[len(latest)-1].number - 1
 	}
 	return &methods.ResetCollectorBody{Res: new(types.ResetCollectorResponse)}
 }
@@ -114,15 +110,15 @@ func (c *TaskHistoryCollector) DestroyCollector(ctx *simulator.Context, req *typ
 // Get is what a property collector reads. It is not told when the latest page changes.
 func (c *TaskHistoryCollector) Get() mo.Reference {
 	read := &TaskHistoryCollector{TaskHistoryCollector: c.TaskHistoryCollector}
-	for _, one := range slices.Backward(c.latest()) {
+	for _, one := range c.latest() {
 		read.LatestPage = append(read.LatestPage, one.info)
 	}
 	return read
 }
 
+// latest is the latest page, newest first.
 func (c *TaskHistoryCollector) latest() []record {
-	all := c.tasks.matching(c.user, &c.spec)
-	return all[max(0, len(all)-c.page):]
+	return c.tasks.page(c.user, &c.spec, math.MaxInt, c.page, true)
 }
 
 func outOfRange(count int32) *soap.Fault {

@@ -6,6 +6,7 @@
 package history
 
 import (
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -16,7 +17,7 @@ import (
 )
 
 // most is how many tasks are remembered; the oldest go first.
-const most = 20_000
+const most = 50_000
 
 // Config says what the records depend on.
 type Config struct {
@@ -134,17 +135,53 @@ func (t *Tasks) sees(user string, task *record) bool {
 	return t.cfg.Sees(user, t.cfg.Root)
 }
 
-// matching are the tasks that a filter lets through and a user sees, oldest first.
-func (t *Tasks) matching(user string, filter *types.TaskFilterSpec) []record {
+// Fill records tasks that ended well on an object: other work of a busy vCenter.
+func (t *Tasks) Fill(count int, on types.ManagedObjectReference) {
+	name := ""
+	if entity, ok := t.vim.Get(on).(mo.Entity); ok {
+		name = entity.Entity().Name
+	}
+	above := t.ancestors(on)
 	t.mu.Lock()
-	kept := make([]record, 0, len(t.records))
+	defer t.mu.Unlock()
+	for range count {
+		now := t.cfg.Now()
+		t.number++
+		self := types.ManagedObjectReference{Type: "Task", Value: fmt.Sprintf("task-filled-%d", t.number)}
+		t.records = append(t.records, &record{number: t.number, above: above, info: types.TaskInfo{
+			Key: self.Value, Task: self, Name: "ReconfigVM_Task", DescriptionId: "VirtualMachine.reconfigure",
+			Entity: &on, EntityName: name, State: types.TaskInfoStateSuccess, QueueTime: now, StartTime: &now, CompleteTime: &now,
+		}})
+	}
+	if len(t.records) > most {
+		t.records = slices.Delete(t.records, 0, len(t.records)-most)
+	}
+}
+
+// page is at most so many of the tasks that a filter lets through and a user sees: forwards those behind a position,
+// oldest first, backwards those up to it, newest first.
+func (t *Tasks) page(user string, filter *types.TaskFilterSpec, position, size int, backwards bool) []record {
+	t.mu.Lock()
+	var kept []record
 	for _, known := range t.records {
-		if known.matches(filter) {
+		if (known.number > position) != backwards && known.matches(filter) {
 			kept = append(kept, *known)
 		}
 	}
 	t.mu.Unlock()
-	return slices.DeleteFunc(kept, func(one record) bool { return !t.sees(user, &one) })
+	if backwards {
+		slices.Reverse(kept)
+	}
+	var page []record
+	for i := range kept {
+		if len(page) == size {
+			break
+		}
+		if t.sees(user, &kept[i]) {
+			page = append(page, kept[i])
+		}
+	}
+	return page
 }
 
 func (r *record) matches(filter *types.TaskFilterSpec) bool {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/vmware/govmomi/simulator"
 	"github.com/vmware/govmomi/vim25/methods"
@@ -89,6 +90,9 @@ func set(name string, value any) types.PropertyChange {
 	return types.PropertyChange{Name: name, Val: value}
 }
 
+// newVersion says that the configuration of a VM changed.
+func newVersion() types.PropertyChange { return set("config.changeVersion", changeVersion(time.Now())) }
+
 // relist takes a reference off one object's list and puts it on another's; field is the list's name.
 func (inv *Inventory) relist(object mo.Reference, field string, list func() []types.ManagedObjectReference, ref types.ManagedObjectReference, add bool) {
 	ctx := inv.newContext()
@@ -116,7 +120,7 @@ func (inv *Inventory) Rename(entity mo.Entity, name string) error {
 	changes := []types.PropertyChange{set("name", name)}
 	switch object := entity.(type) {
 	case *simulator.VirtualMachine:
-		changes = append(changes, set("config.name", name), set("summary.config.name", name))
+		changes = append(changes, set("config.name", name), set("summary.config.name", name), newVersion())
 	case *simulator.Datastore:
 		changes = append(changes, set("summary.name", name))
 		inv.withLock(object, func() { object.Info.GetDatastoreInfo().Name = name })
@@ -154,7 +158,7 @@ func (inv *Inventory) TakeOut(vm *simulator.VirtualMachine) types.BaseMethodFaul
 	return nil
 }
 
-// Delete destroys a VM, which is powered off first, or a datastore that no VM uses.
+// Delete destroys a VM, which is powered off first, or a datastore that no VM uses, or removes a host with its VMs.
 func (inv *Inventory) Delete(entity mo.Entity) error {
 	var destroyer interface {
 		DestroyTask(*simulator.Context, *types.Destroy_Task) soap.HasFault
@@ -167,8 +171,10 @@ func (inv *Inventory) Delete(entity mo.Entity) error {
 		destroyer = object
 	case *simulator.Datastore:
 		destroyer = object
+	case *simulator.HostSystem:
+		return inv.removeHost(object)
 	default:
-		return wrong("object", "only VMs and datastores can be deleted, not a %s", entity.Reference().Type)
+		return wrong("object", "only VMs, hosts and datastores can be deleted, not a %s", entity.Reference().Type)
 	}
 	ctx := inv.newContext()
 	var answer soap.HasFault

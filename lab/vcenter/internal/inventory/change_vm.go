@@ -87,7 +87,7 @@ func (inv *Inventory) MoveToDatastore(vm *simulator.VirtualMachine, store *simul
 		urls := []types.VirtualMachineConfigInfoDatastoreUrlPair{{Name: store.Name, Url: store.Summary.Url}}
 		ctx.Update(vm, []types.PropertyChange{
 			set("datastore", keep), set("config.files", files), set("config.hardware.device", devices),
-			set("config.datastoreUrl", urls), set("summary.config.vmPathName", files.VmPathName),
+			set("config.datastoreUrl", urls), set("summary.config.vmPathName", files.VmPathName), newVersion(),
 		})
 	})
 	for _, ref := range old {

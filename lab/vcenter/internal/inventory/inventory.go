@@ -26,6 +26,7 @@ type Inventory struct {
 	profile *profile.Profile
 	paths   map[string]types.ManagedObjectReference
 	nodes   map[types.ManagedObjectReference]world.Node
+	sites   []*site
 
 	mu  sync.Mutex
 	vms map[types.ManagedObjectReference]*world.VM // what the guests report once they run
@@ -76,7 +77,7 @@ func serviceContent(ctx *simulator.Context) types.ServiceContent {
 	return instance.(*simulator.ServiceInstance).Content
 }
 
-// site is a datacenter while it is being built.
+// site is a datacenter: what it takes to build it, and more VMs in it.
 type site struct {
 	*Inventory
 	description *world.Datacenter
@@ -111,6 +112,7 @@ func (inv *Inventory) datacenter(root *simulator.Folder, d *world.Datacenter) er
 		networks:    map[string]network{},
 	}
 	inv.paths[s.path] = ref
+	inv.sites = append(inv.sites, s)
 	for name, folder := range s.roots() {
 		inv.paths[path.Join(s.path, name)] = folder
 	}

@@ -32,30 +32,57 @@ func (s *site) machines() error {
 }
 
 func (s *site) machine(d *world.VM, started time.Time) error {
-	host, store := s.hosts[d.Host], s.stores[d.Datastore]
-	if host == nil || store == nil {
-		return fmt.Errorf("host %q or datastore %q is not there", d.Host, d.Datastore)
-	}
-	pool, ok := s.pools[path.Join(d.Host, strings.Trim(d.Pool, "/"))]
-	if !ok {
-		return fmt.Errorf("host %s has no pool %q", d.Host, d.Pool)
-	}
-	folder, err := s.folder("vm", d.Folder)
+	at, err := s.placeOf(d)
 	if err != nil {
 		return err
 	}
+	vm := s.newMachine(d, at, started)
+	s.enlist(vm, at.host, at.store, at.pool)
+	s.adoptMachine(&at.folder.Folder, vm, path.Join(s.path, "vm", d.Folder, d.Name))
+	s.vms[vm.Self] = d
+	if d.Node != nil {
+		s.nodes[vm.Self] = *d.Node
+	}
+	return nil
+}
+
+// place is where a VM belongs.
+type place struct {
+	host   *simulator.HostSystem
+	store  *simulator.Datastore
+	pool   types.ManagedObjectReference
+	folder *simulator.Folder
+}
+
+func (s *site) placeOf(d *world.VM) (place, error) {
+	at := place{host: s.hosts[d.Host], store: s.stores[d.Datastore]}
+	if at.host == nil || at.store == nil {
+		return at, fmt.Errorf("host %q or datastore %q is not there", d.Host, d.Datastore)
+	}
+	var ok bool
+	if at.pool, ok = s.pools[path.Join(d.Host, strings.Trim(d.Pool, "/"))]; !ok {
+		return at, fmt.Errorf("host %s has no pool %q", d.Host, d.Pool)
+	}
+	var err error
+	at.folder, err = s.folder("vm", d.Folder)
+	return at, err
+}
+
+// newMachine makes a VM that nothing refers to yet.
+func (s *site) newMachine(d *world.VM, at place, started time.Time) *simulator.VirtualMachine {
+	store := at.store
 	vm := &simulator.VirtualMachine{DataSets: map[string]*simulator.DataSet{}}
 	vm.Self.Type = "VirtualMachine"
 	vm.Name = d.Name
 	s.ctx.Map.NewEntity(vm)
 
-	hostRef, poolRef := host.Self, pool
+	hostRef, poolRef := at.host.Self, at.pool
 	vm.ResourcePool = &poolRef
 	if d.Template {
 		vm.ResourcePool = nil
 	}
 	vm.Datastore = []types.ManagedObjectReference{store.Self}
-	vm.EnvironmentBrowser = *s.parentOf(host).EnvironmentBrowser
+	vm.EnvironmentBrowser = *s.parentOf(at.host).EnvironmentBrowser
 	vm.Config = s.vmConfig(d, store, started)
 	vm.Config.Hardware.Device = s.devices(vm, d, store)
 	vm.Runtime = types.VirtualMachineRuntimeInfo{
@@ -74,14 +101,7 @@ func (s *site) machine(d *world.VM, started time.Time) error {
 	vm.Storage = &types.VirtualMachineStorageInfo{Timestamp: started}
 	vm.Capability.ChangeTrackingSupported = true
 	vm.Summary = vmSummary(vm, started)
-
-	s.enlist(vm, host, store, pool)
-	s.adoptMachine(&folder.Folder, vm, path.Join(s.path, "vm", d.Folder, d.Name))
-	s.vms[vm.Self] = d
-	if d.Node != nil {
-		s.nodes[vm.Self] = *d.Node
-	}
-	return nil
+	return vm
 }
 
 // adoptMachine is adopt for an object that has its reference already.
@@ -125,7 +145,7 @@ func (s *site) vmConfig(d *world.VM, store *simulator.Datastore, started time.Ti
 		word = "FALSE"
 	}
 	return &types.VirtualMachineConfigInfo{
-		ChangeVersion: started.UTC().Format("2006-01-02T15:04:05.000000Z"),
+		ChangeVersion: changeVersion(started),
 		Modified:      started,
 		Name:          d.Name,
 		GuestFullName: d.Guest.ID,
@@ -159,6 +179,8 @@ func (s *site) vmConfig(d *world.VM, store *simulator.Datastore, started time.Ti
 		ChangeTrackingEnabled: types.NewBool(false),
 	}
 }
+
+func changeVersion(at time.Time) string { return at.UTC().Format("2006-01-02T15:04:05.000000Z") }
 
 func vmSummary(vm *simulator.VirtualMachine, started time.Time) types.VirtualMachineSummary {
 	self := vm.Self

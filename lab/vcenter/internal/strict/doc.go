@@ -8,7 +8,7 @@
 // Well-formedness and the form of the envelope; the SOAPAction (service, version); the namespace and name of the
 // method and whether the release has it; _this, first and of the right kind; order, names and number of elements, the
 // fields of base types first; elements and types newer than the release or than the version in the SOAPAction;
-// required elements; xsi:type where the declared type is polymorphic, known and a subtype of the declared one; values
+// required elements; xsi:type where the declared type is abstract, known and a subtype of the declared one; values
 // of booleans, numbers, dates, base64 and enumerations; the kind of object a reference names; attributes; size and
 // depth; and, if asked to, the session.
 //
@@ -40,9 +40,9 @@
 //
 // # Where this is stricter than vCenter, or laxer
 //
-// Stricter: an xsi:type is required wherever govmomi's client writes one. vCenter takes the declared type instead and
-// refuses the elements that do not belong to it (pyVmomi names a type only if it is not the declared one);
-// Config.TakeDeclaredTypes does the same. Laxer: values of enumerations are checked against all releases'
+// An element without xsi:type has its declared type, unless that has no field at all: pyVmomi names a type only if it is
+// not the declared one. The request is passed on with the declared type written into it, because the library behind does not
+// survive its absence everywhere. Laxer: values of enumerations are checked against all releases'
 // values at once; requests in the name of an old vSAN version may use all vim25 fields of the release; elements that
 // only vSAN's own management uses have no versions; SSO is checked for form only, as pyVmomi does not describe it.
 package strict

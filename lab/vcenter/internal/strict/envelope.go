@@ -26,6 +26,30 @@ type call struct {
 	method  *schema.Method
 	this    types.ManagedObjectReference
 	session string // named in the SOAP header
+	untyped []untyped
+}
+
+// untyped is an element of a polymorphic type that does not name its own, and so has the declared one.
+type untyped struct {
+	end  int64 // of its start tag in the request
+	name string
+}
+
+// typed writes the declared types into a request: the library behind leaves such an element empty, or panics.
+func (c *call) typed(body []byte) []byte {
+	var out bytes.Buffer
+	from := 0
+	for _, element := range c.untyped {
+		at := int(element.end) - len(">")
+		if body[at-1] == '/' {
+			at--
+		}
+		out.Write(body[from:at])
+		fmt.Fprintf(&out, ` xmlns:declared="%s" declared:type="%s"`, xsiNamespace, element.name)
+		from = at
+	}
+	out.Write(body[from:])
+	return out.Bytes()
 }
 
 // document reads one request.
@@ -199,6 +223,9 @@ func (d *document) header() *refusal {
 		start, ok, refused := d.element()
 		if refused != nil || !ok {
 			return refused
+		}
+		if d.service.qualifiedHeaders && start.Name.Space == "" {
+			return refuse("SAAJ0131: HeaderElements must be namespace qualified")
 		}
 		if start.Name.Local != "vcSessionCookie" {
 			if refused := d.skip(); refused != nil {

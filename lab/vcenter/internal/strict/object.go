@@ -102,6 +102,7 @@ func staticType(f *schema.Field) string {
 // value checks the content of an element against its declared type.
 func (d *document) value(start xml.StartElement, declared schema.Value, ref string) *refusal {
 	line, col := d.line, d.col
+	end := d.xml.InputOffset()
 	named, hasType := xsiType(start)
 	if declared.Kind != schema.Reference && declared.Kind != schema.Opaque {
 		if refused := attributes(start); refused != nil && local(named) != "ManagedObjectReference" {
@@ -134,6 +135,9 @@ func (d *document) value(start xml.StartElement, declared schema.Value, ref stri
 		if refused != nil {
 			return refused
 		}
+		if !hasType && declared.Poly {
+			d.call.untyped = append(d.call.untyped, untyped{end, t.Name()})
+		}
 		o := d.service.types.Object(t)
 		if !d.release.Knows(o.Since) {
 			return unknownType(o.Name)
@@ -164,10 +168,10 @@ func (d *document) structType(start xml.StartElement, declared schema.Value, nam
 		if declared.Type.Kind() != reflect.Interface {
 			return declared.Type, nil
 		}
-		if t, ok := d.service.types.Default(declared.Type); ok && (!declared.Poly || d.gate.takeDeclaredTypes) {
+		if t, ok := d.declaredType(declared); ok {
 			return t, nil
 		}
-		return nil, refuse("Element tag %q of polymorphic type %s has no xsi:type", start.Name.Local, schema.DeclaredName(declared.Type))
+		return nil, refuse("Element tag %q of abstract type %s has no xsi:type", start.Name.Local, schema.DeclaredName(declared.Type))
 	}
 	if local(named) == declared.Type.Name() && declared.Type.Kind() == reflect.Struct {
 		return declared.Type, nil
@@ -180,6 +184,18 @@ func (d *document) structType(start xml.StartElement, declared schema.Value, nam
 		return nil, refuse("Type %s is not a subtype of %s", t.Name(), schema.DeclaredName(declared.Type))
 	}
 	return t, nil
+}
+
+// declaredType is the type of a data object that names none. A type without any field exists only to be inherited from.
+func (d *document) declaredType(declared schema.Value) (reflect.Type, bool) {
+	if !declared.Poly {
+		return d.service.types.Default(declared.Type)
+	}
+	t, ok := d.service.types.Named(schema.DeclaredName(declared.Type))
+	if !ok || t.Kind() != reflect.Struct {
+		return nil, false
+	}
+	return t, len(d.service.types.Object(t).Fields) > 0
 }
 
 // named finds the type an element says it has.

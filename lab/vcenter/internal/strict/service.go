@@ -19,6 +19,8 @@ type service struct {
 	sessions bool
 	// headerSession says that the login may also be named in the SOAP header.
 	headerSession bool
+	// qualifiedHeaders says that a header element without namespace is refused.
+	qualifiedHeaders bool
 }
 
 // gate is a configured middleware.
@@ -27,7 +29,6 @@ type gate struct {
 	services           map[string]*service
 	hasSession         func(string) bool
 	refuseNewerVersion bool
-	takeDeclaredTypes  bool
 	maxBody            int64
 
 	release     schema.Release // what the simulated vCenter knows
@@ -47,7 +48,6 @@ func newGate(config Config) (*gate, error) {
 		table:              table,
 		hasSession:         config.HasSession,
 		refuseNewerVersion: config.RefuseNewerVersion,
-		takeDeclaredTypes:  config.TakeDeclaredTypes,
 		maxBody:            config.MaxBody,
 		apiVersion:         config.Profile.APIVersion,
 		vsanVersion:        config.Profile.VSANVersion,
@@ -72,7 +72,9 @@ func newGate(config Config) (*gate, error) {
 		sessions: true,
 	}
 	// The table does not describe SSO, and some of its names are vim25's.
-	sso := &service{types: schema.NewTypes(&schema.Table{}, "sso"), actions: map[string][]string{"sso": {"urn:sso"}}}
+	sso := &service{
+		types: schema.NewTypes(&schema.Table{}, "sso"), actions: map[string][]string{"sso": {"urn:sso"}}, qualifiedHeaders: true,
+	}
 	g.services = map[string]*service{
 		"/sdk":            vim,
 		"/sdk/vimService": vim,

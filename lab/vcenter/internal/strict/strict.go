@@ -23,11 +23,6 @@ type Config struct {
 	// 9.1.0.0 to everyone. Set it to find out whether a client caps its version.
 	RefuseNewerVersion bool
 
-	// TakeDeclaredTypes lets an element without xsi:type have its declared type, as vCenter does: pyVmomi relies on
-	// it. Elements of the subtype that was meant are then the ones refused. The default is to refuse the missing
-	// xsi:type itself, because it is nearly always a mistake and because govmomi's simulator may not survive it.
-	TakeDeclaredTypes bool
-
 	// MaxBody is the largest request in bytes; 0 means DefaultMaxBody.
 	MaxBody int64
 }
@@ -52,7 +47,7 @@ func New(config Config) (func(http.Handler) http.Handler, error) {
 			body, refused := readBody(r.Body, g.maxBody)
 			r.Body.Close()
 			if refused == nil {
-				refused = g.check(s, r, body)
+				body, refused = g.check(s, r, body)
 			}
 			if refused != nil {
 				refused.write(w)
@@ -79,20 +74,25 @@ func readBody(from io.Reader, limit int64) ([]byte, *refusal) {
 	return body, nil
 }
 
-// check judges a request as a whole.
-func (g *gate) check(s *service, r *http.Request, body []byte) *refusal {
+// check judges a request as a whole and returns it with all types named.
+func (g *gate) check(s *service, r *http.Request, body []byte) ([]byte, *refusal) {
 	call, refused := g.read(s, r.Header, body)
 	if refused != nil {
-		return refused
+		return nil, refused
 	}
+	if !g.admits(s, r, call) {
+		return nil, notAuthenticated(call.this)
+	}
+	return call.typed(body), nil
+}
+
+// admits tells whether a call has the session it needs.
+func (g *gate) admits(s *service, r *http.Request, call *call) bool {
 	if g.hasSession == nil || !s.sessions || !needsSession(g.table, call.method.Name) {
-		return nil
+		return true
 	}
 	if cookie, err := r.Cookie(sessionCookie); err == nil && g.hasSession(cookie.Value) {
-		return nil
+		return true
 	}
-	if s.headerSession && call.session != "" && g.hasSession(call.session) {
-		return nil
-	}
-	return notAuthenticated(call.this)
+	return s.headerSession && call.session != "" && g.hasSession(call.session)
 }

@@ -41,6 +41,9 @@ func (v *VCenter) CNS() *cns.Manager { return v.services.cns }
 // Access is the state of users, roles and permissions.
 func (v *VCenter) Access() *authz.Authz { return v.services.access }
 
+// Tasks are the records of tasks.
+func (v *VCenter) Tasks() *history.Tasks { return v.services.tasks }
+
 // REST is the state of tags and of the sessions outside SOAP.
 func (v *VCenter) REST() *rest.Service { return v.services.rest }
 

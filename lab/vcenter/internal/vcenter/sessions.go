@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/vmware/govmomi/simulator"
+	"github.com/vmware/govmomi/vim25"
 	"github.com/vmware/govmomi/vim25/soap"
 	"github.com/vmware/govmomi/vim25/types"
 )
@@ -40,6 +41,54 @@ func (v *VCenter) Sessions() []types.UserSession {
 	list := manager.SessionList
 	sort.Slice(list, func(i, j int) bool { return list[i].LoginTime.Before(list[j].LoginTime) })
 	return list
+}
+
+// Objects are what a session made and did not destroy: views, collectors, filters, and reads that were not finished.
+type Objects struct {
+	ContainerViews     int `json:"container_views"`
+	ListViews          int `json:"list_views"`
+	PropertyCollectors int `json:"property_collectors"` // without the one that every session has
+	PropertyFilters    int `json:"property_filters"`
+	HistoryCollectors  int `json:"history_collectors"`
+	OpenPages          int `json:"open_pages"`
+}
+
+// Made counts the objects of a SOAP session.
+func (v *VCenter) Made(key string) Objects {
+	v.mu.Lock()
+	made := v.sessions[key]
+	v.mu.Unlock()
+	var count Objects
+	if made == nil {
+		return count
+	}
+	for _, object := range made.AllReference("") {
+		if reader, ok := object.(interface{ OpenPages() int }); ok {
+			count.OpenPages += reader.OpenPages()
+		}
+		switch ref := object.Reference(); ref.Type {
+		case "ContainerView":
+			count.ContainerViews++
+		case "ListView":
+			count.ListViews++
+		case "PropertyFilter":
+			count.PropertyFilters++
+		case "TaskHistoryCollector", "EventHistoryCollector":
+			count.HistoryCollectors++
+		case "PropertyCollector":
+			if ref != v.propertyCollector() {
+				count.PropertyCollectors++
+			}
+		}
+	}
+	return count
+}
+
+func (v *VCenter) propertyCollector() types.ManagedObjectReference {
+	if instance, ok := v.Vim.Get(vim25.ServiceInstance).(*simulator.ServiceInstance); ok {
+		return instance.Content.PropertyCollector
+	}
+	return types.ManagedObjectReference{}
 }
 
 // hasSession tells whether a session with this key is open.

@@ -7,6 +7,7 @@ import (
 	"crypto/subtle"
 	"errors"
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 	"sync"
@@ -26,6 +27,7 @@ var (
 	ErrCredentials = errors.New("unknown user or wrong password")
 	ErrLocked      = errors.New("account is locked")
 	ErrDisabled    = errors.New("account is disabled")
+	ErrExpired     = errors.New("password is expired")
 	ErrToken       = errors.New("token is unknown, forged or expired")
 	ErrNotFound    = errors.New("no such principal")
 	ErrExists      = errors.New("principal exists")
@@ -50,7 +52,7 @@ type Group struct {
 
 // Lockout says when failed logins lock an account. The defaults are vCenter's.
 type Lockout struct {
-	MaxFailed int           // failed logins that lock; 5
+	MaxFailed int           // failed logins that lock; 5, negative: none do
 	Window    time.Duration // within which they must fall; 180 s
 	Unlock    time.Duration // after which the account opens again; 300 s, negative: only by Unlock
 }
@@ -71,6 +73,7 @@ type Directory struct {
 	now     func() time.Time
 
 	mu      sync.RWMutex
+	failed  []FailedLogin
 	domains []string // others than the system domain, as the users name them
 	people  map[Principal]*Person
 	groups  map[Principal]*group
@@ -88,6 +91,7 @@ type Person struct {
 	Certificate string // solution users: base64 of the DER
 	Solution    bool
 	Disabled    bool
+	Expired     bool // the password must be changed before it opens anything
 	Locked      bool // filled when read
 
 	password string
@@ -112,16 +116,22 @@ func New(cfg Config) (*Directory, error) {
 	if d.now == nil {
 		d.now = time.Now
 	}
-	if d.lockout.MaxFailed == 0 {
-		d.lockout.MaxFailed = 5
-	}
-	if d.lockout.Window == 0 {
-		d.lockout.Window = 180 * time.Second
-	}
-	if d.lockout.Unlock == 0 {
-		d.lockout.Unlock = 300 * time.Second
-	}
+	d.lockout = Defaults(d.lockout)
 	return d, d.fill(cfg)
+}
+
+// Defaults fills what is left out of a policy with vCenter's defaults.
+func Defaults(policy Lockout) Lockout {
+	if policy.MaxFailed == 0 {
+		policy.MaxFailed = 5
+	}
+	if policy.Window == 0 {
+		policy.Window = 180 * time.Second
+	}
+	if policy.Unlock == 0 {
+		policy.Unlock = 300 * time.Second
+	}
+	return policy
 }
 
 func (d *Directory) fill(cfg Config) error {
@@ -183,16 +193,48 @@ func (d *Directory) Domain() string { return d.domain }
 // Administrator is the one account that lock-out does not touch.
 func (d *Directory) Administrator() Principal { return Principal{AdministratorName, d.domain} }
 
+// Way is the interface through which a login came.
+type Way string
+
+// The interfaces that take a password.
+const (
+	SOAP Way = "soap"
+	REST Way = "rest"
+	STS  Way = "sts"
+)
+
+// FailedLogin is a login that was refused, for whatever reason.
+type FailedLogin struct {
+	User   string    `json:"user"`
+	Way    Way       `json:"way"`
+	Reason string    `json:"reason"`
+	At     time.Time `json:"at"`
+}
+
+// FailedLogins lists the logins that were refused, oldest first.
+func (d *Directory) FailedLogins() []FailedLogin {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	return slices.Clone(d.failed)
+}
+
 // Login checks a password. Failures count towards the lock-out; a success forgets them.
-func (d *Directory) Login(name, password string) (Principal, error) {
-	id := d.Parse(name)
+func (d *Directory) Login(way Way, name, password string) (Principal, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	now := d.now()
+	id, err := d.check(d.Parse(name), password, now)
+	if err != nil {
+		d.failed = append(d.failed, FailedLogin{User: strings.ToLower(id.UPN()), Way: way, Reason: err.Error(), At: now})
+	}
+	return id, err
+}
+
+func (d *Directory) check(id Principal, password string, now time.Time) (Principal, error) {
 	p := d.people[id.key()]
 	if p == nil || p.Solution {
 		return id, ErrCredentials
 	}
-	now := d.now()
 	switch {
 	case d.locked(p, now):
 		return p.ID, ErrLocked
@@ -201,6 +243,8 @@ func (d *Directory) Login(name, password string) (Principal, error) {
 		return p.ID, ErrCredentials
 	case p.Disabled:
 		return p.ID, ErrDisabled
+	case p.Expired:
+		return p.ID, ErrExpired
 	}
 	p.failed = nil
 	return p.ID, nil
@@ -221,7 +265,7 @@ func (d *Directory) locked(p *Person, now time.Time) bool {
 }
 
 func (d *Directory) fail(p *Person, now time.Time) {
-	if p.ID.Same(d.Administrator()) {
+	if p.ID.Same(d.Administrator()) || d.lockout.MaxFailed < 0 {
 		return
 	}
 	recent := []time.Time{now}
@@ -251,12 +295,17 @@ func (d *Directory) SetDisabled(name string, disabled bool) error {
 	return d.change(name, func(p *Person) { p.Disabled = disabled })
 }
 
+// SetExpired lets a password expire, or makes it valid again.
+func (d *Directory) SetExpired(name string, expired bool) error {
+	return d.change(name, func(p *Person) { p.Expired = expired })
+}
+
 // SetPassword replaces a person's password; open sessions go on, as on vCenter.
 func (d *Directory) SetPassword(name, password string) error {
 	if err := d.CheckPassword(password); err != nil {
 		return err
 	}
-	return d.change(name, func(p *Person) { p.password, p.failed = password, nil })
+	return d.change(name, func(p *Person) { p.password, p.failed, p.Expired = password, nil, false })
 }
 
 func (d *Directory) change(name string, apply func(*Person)) error {
@@ -272,7 +321,18 @@ func (d *Directory) change(name string, apply func(*Person)) error {
 }
 
 // LockoutPolicy is what the store enforces.
-func (d *Directory) LockoutPolicy() Lockout { return d.lockout }
+func (d *Directory) LockoutPolicy() Lockout {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	return d.lockout
+}
+
+// SetLockoutPolicy changes how many failed logins within which time lock an account. Accounts that are locked stay so.
+func (d *Directory) SetLockoutPolicy(policy Lockout) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.lockout = policy
+}
 
 // Find returns a copy of the account.
 func (d *Directory) Find(id Principal) (Person, bool) {

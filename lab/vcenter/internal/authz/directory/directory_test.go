@@ -39,14 +39,14 @@ func TestNamesAreUnderstoodInAllSpellings(t *testing.T) {
 func TestLoginChecksPasswordAndIgnoresCaseOfTheName(t *testing.T) {
 	d, _ := open(t, Config{Users: []User{{Name: "csi@vsphere.local", Password: "Secret1!"}}})
 	for _, name := range []string{"csi@vsphere.local", "CSI@VSPHERE.LOCAL", `VSPHERE.LOCAL\csi`, "csi"} {
-		if id, err := d.Login(name, "Secret1!"); err != nil || id.String() != `VSPHERE.LOCAL\csi` {
+		if id, err := d.Login(SOAP, name, "Secret1!"); err != nil || id.String() != `VSPHERE.LOCAL\csi` {
 			t.Errorf("%s: %v, %v", name, id, err)
 		}
 	}
-	if _, err := d.Login("csi", "secret1!"); !errors.Is(err, ErrCredentials) {
+	if _, err := d.Login(SOAP, "csi", "secret1!"); !errors.Is(err, ErrCredentials) {
 		t.Errorf("wrong password: %v", err)
 	}
-	if _, err := d.Login("nobody", "Secret1!"); !errors.Is(err, ErrCredentials) {
+	if _, err := d.Login(SOAP, "nobody", "Secret1!"); !errors.Is(err, ErrCredentials) {
 		t.Errorf("unknown user: %v", err)
 	}
 }
@@ -54,22 +54,22 @@ func TestLoginChecksPasswordAndIgnoresCaseOfTheName(t *testing.T) {
 func TestFailedLoginsWithinTheWindowLockUntilTheClockUnlocks(t *testing.T) {
 	d, c := open(t, Config{Users: []User{{Name: "csi", Password: "Secret1!"}}})
 	for range 5 {
-		if _, err := d.Login("csi", "wrong"); !errors.Is(err, ErrCredentials) {
+		if _, err := d.Login(SOAP, "csi", "wrong"); !errors.Is(err, ErrCredentials) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := d.Login("csi", "Secret1!"); !errors.Is(err, ErrLocked) {
+	if _, err := d.Login(SOAP, "csi", "Secret1!"); !errors.Is(err, ErrLocked) {
 		t.Fatalf("after five failures: %v", err)
 	}
 	if p, _ := d.Find(d.Parse("csi")); !p.Locked {
 		t.Error("account does not show as locked")
 	}
 	c.Advance(299 * time.Second)
-	if _, err := d.Login("csi", "Secret1!"); !errors.Is(err, ErrLocked) {
+	if _, err := d.Login(SOAP, "csi", "Secret1!"); !errors.Is(err, ErrLocked) {
 		t.Errorf("a second early: %v", err)
 	}
 	c.Advance(time.Second)
-	if _, err := d.Login("csi", "Secret1!"); err != nil {
+	if _, err := d.Login(SOAP, "csi", "Secret1!"); err != nil {
 		t.Errorf("after the unlock time: %v", err)
 	}
 }
@@ -77,10 +77,10 @@ func TestFailedLoginsWithinTheWindowLockUntilTheClockUnlocks(t *testing.T) {
 func TestFailedLoginsSpreadOverTimeDoNotLock(t *testing.T) {
 	d, c := open(t, Config{Users: []User{{Name: "csi", Password: "Secret1!"}}})
 	for range 20 {
-		_, _ = d.Login("csi", "wrong")
+		_, _ = d.Login(SOAP, "csi", "wrong")
 		c.Advance(61 * time.Second)
 	}
-	if _, err := d.Login("csi", "Secret1!"); err != nil {
+	if _, err := d.Login(SOAP, "csi", "Secret1!"); err != nil {
 		t.Errorf("three failures per window of 180 s locked: %v", err)
 	}
 }
@@ -88,9 +88,9 @@ func TestFailedLoginsSpreadOverTimeDoNotLock(t *testing.T) {
 func TestAdministratorIsNeverLockedOut(t *testing.T) {
 	d, _ := open(t, Config{})
 	for range 20 {
-		_, _ = d.Login("Administrator", "wrong")
+		_, _ = d.Login(SOAP, "Administrator", "wrong")
 	}
-	if _, err := d.Login("Administrator@vsphere.local", DefaultPassword); err != nil {
+	if _, err := d.Login(SOAP, "Administrator@vsphere.local", DefaultPassword); err != nil {
 		t.Error(err)
 	}
 }
@@ -101,13 +101,13 @@ func TestLockByHandIgnoresTheClock(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.Advance(24 * time.Hour)
-	if _, err := d.Login("csi", "Secret1!"); !errors.Is(err, ErrLocked) {
+	if _, err := d.Login(SOAP, "csi", "Secret1!"); !errors.Is(err, ErrLocked) {
 		t.Errorf("a day later: %v", err)
 	}
 	if err := d.Unlock("csi"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.Login("csi", "Secret1!"); err != nil {
+	if _, err := d.Login(SOAP, "csi", "Secret1!"); err != nil {
 		t.Error(err)
 	}
 }

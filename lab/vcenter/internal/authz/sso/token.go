@@ -143,7 +143,7 @@ func (s *tokenService) authenticate(req *trustRequest) (directory.Principal, err
 	var err error
 	switch {
 	case req.Security.User != "":
-		user, err = s.dir.Login(req.Security.User, req.Security.Password)
+		user, err = s.dir.Login(directory.STS, req.Security.User, req.Security.Password)
 	case req.Security.Certificate != "":
 		p, ok := s.dir.FindCertificate(bareCertificate(req.Security.Certificate))
 		if user = p.ID; !ok {
@@ -157,6 +157,8 @@ func (s *tokenService) authenticate(req *trustRequest) (directory.Principal, err
 		return user, nil
 	case errors.Is(err, directory.ErrLocked):
 		return user, &trustError{"FailedAuthentication", fmt.Sprintf("User account locked: {Name: %s, Domain: %s}", user.Name, user.Domain)}
+	case errors.Is(err, directory.ErrExpired):
+		return user, &trustError{"FailedAuthentication", fmt.Sprintf("User password expired: {Name: %s, Domain: %s}", user.Name, user.Domain)}
 	case errors.Is(err, directory.ErrDisabled):
 		return user, &trustError{"FailedAuthentication", fmt.Sprintf("User account disabled: {Name: %s, Domain: %s}", user.Name, user.Domain)}
 	}
