@@ -16,7 +16,9 @@ use std::{
 
 use anyhow::{Context, Result};
 pub(crate) use control::CONTROL_PORT;
-pub use control::{Control, Fault, HttpFault, HttpFaultKind, Moment, Power, State};
+pub use control::{
+    CloneSpec, Control, FailedLogin, Fault, HttpFault, HttpFaultKind, Moment, Objects, Power, State,
+};
 use serde::Deserialize;
 
 use crate::{

@@ -132,6 +132,47 @@ pub enum Power {
     Suspended,
 }
 
+/// A login that was refused.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct FailedLogin {
+    /// In lower case, such as `cpi@vsphere.local`.
+    pub user: String,
+    /// `soap`, `rest` or `sts`.
+    pub way: String,
+    /// Why, in the simulator's words.
+    pub reason: String,
+    /// RFC 3339.
+    pub at: String,
+}
+
+/// What SOAP sessions made at the server and did not destroy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+pub struct Objects {
+    /// Views of a subtree.
+    pub container_views: u32,
+    /// Views of listed objects.
+    pub list_views: u32,
+    /// Without the one that every session has.
+    pub property_collectors: u32,
+    /// Of all property collectors.
+    pub property_filters: u32,
+    /// Of tasks and events.
+    pub history_collectors: u32,
+    /// Reads that were neither finished nor cancelled.
+    pub open_pages: u32,
+}
+
+/// What a copy of a machine has in common with it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CloneSpec {
+    /// The BIOS UUID, which vCenter changes unless it is requested otherwise.
+    pub keep_uuid: bool,
+    /// The settings, `guestinfo` among them.
+    pub extra_config: bool,
+    /// Off otherwise.
+    pub powered_on: bool,
+}
+
 /// What a vCenter knows; the rest of the answer is kept as JSON.
 #[derive(Clone, Debug, Deserialize)]
 pub struct State {
@@ -271,6 +312,82 @@ impl Control {
         self.post("/assumptions", json!({name: value})).await.map(drop)
     }
 
+    /// The logins that were refused, oldest first.
+    ///
+    /// # Errors
+    /// As [`Control::state`].
+    pub async fn failed_logins(&self) -> Result<Vec<FailedLogin>> {
+        Ok(serde_json::from_value(self.call("GET", "/logins", Value::Null).await?)?)
+    }
+
+    /// What each SOAP session of the users whose name contains `user` (in lower case) made and did not destroy.
+    ///
+    /// # Errors
+    /// As [`Control::state`].
+    pub async fn objects(&self, user: &str) -> Result<Vec<Objects>> {
+        let sessions = self.call("GET", "/sessions", Value::Null).await?;
+        let sessions = sessions.as_array().context("the sessions are not a list")?;
+        let of_user = sessions.iter().filter(|session| {
+            session["kind"] == "soap"
+                && session["user"].as_str().unwrap_or_default().to_lowercase().contains(user)
+        });
+        of_user.map(|session| Ok(serde_json::from_value(session["objects"].clone())?)).collect()
+    }
+
+    /// Changes the password of a user. Open sessions go on.
+    ///
+    /// # Errors
+    /// As [`Control::state`].
+    pub async fn set_password(&self, user: &str, password: &str) -> Result<()> {
+        self.post("/user", json!({"user": user, "password": password})).await.map(drop)
+    }
+
+    /// Locks a user out, or lets it in again.
+    ///
+    /// # Errors
+    /// As [`Control::state`].
+    pub async fn lock_user(&self, user: &str, locked: bool) -> Result<()> {
+        self.post("/user", json!({"user": user, "locked": locked})).await.map(drop)
+    }
+
+    /// Lets the password of a user expire, or makes it valid again.
+    ///
+    /// # Errors
+    /// As [`Control::state`].
+    pub async fn expire_password(&self, user: &str, expired: bool) -> Result<()> {
+        self.post("/user", json!({"user": user, "expired": expired})).await.map(drop)
+    }
+
+    /// How many failed logins within 180 seconds lock an account: 5 unless changed; none when `None`.
+    ///
+    /// # Errors
+    /// As [`Control::state`].
+    pub async fn lock_after(&self, failed: Option<u32>) -> Result<()> {
+        let failed = failed.map_or(-1, i64::from);
+        self.post("/lockout", json!({"max_failed": failed})).await.map(drop)
+    }
+
+    /// Adds records of tasks that ended well on an object, as a busy vCenter has them.
+    ///
+    /// # Errors
+    /// As [`Control::state`].
+    pub async fn add_tasks(&self, count: u32, object: &str) -> Result<()> {
+        self.post("/tasks", json!({"count": count, "object": object})).await.map(drop)
+    }
+
+    /// Copies a machine. The copy has its own instance UUID and cards; its guest reports what the original's does.
+    ///
+    /// # Errors
+    /// As [`Control::state`].
+    pub async fn clone_vm(&self, vm: &str, name: &str, clone: CloneSpec) -> Result<()> {
+        let power = if clone.powered_on { "on" } else { "off" };
+        let body = json!({
+            "vm": vm, "name": name, "power": power,
+            "keep_uuid": clone.keep_uuid, "extra_config": clone.extra_config,
+        });
+        self.post("/vm/clone", body).await.map(drop)
+    }
+
     /// Switches a machine on or off.
     ///
     /// # Errors
@@ -332,7 +449,7 @@ impl Control {
         self.post("/vm/unregister", json!({"vm": vm})).await.map(drop)
     }
 
-    /// Deletes an object.
+    /// Deletes a machine, a datastore that no machine uses, or a host with its machines.
     ///
     /// # Errors
     /// As [`Control::state`].

@@ -20,7 +20,7 @@ const NODE_2: &str = "4230b1a0-5eed-4000-8000-000000000002";
 
 /// Runs govmomi's client with this password, trusting anybody.
 fn cnsctl_with(vcenter: &VCenter, password: &str) -> Result<String> {
-    let mut command = Command::new(lab::components::binary("cnsctl")?);
+    let mut command = Command::new(components::binary("cnsctl")?);
     command.env("CNSCTL_PASSWORD", password).args([
         "-url",
         vcenter.url(),
