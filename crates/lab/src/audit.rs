@@ -1,6 +1,6 @@
-//! What service accounts asked of the API and what it answered, from the API's own audit log.
+//! The requests of service accounts and the codes of their responses, from the API server's audit log.
 //!
-//! The API writes a request down before it answers, so what a caller has an answer for can be read here.
+//! The API server logs a request before it responds, so every request that a caller has a response for is here.
 
 use std::{fs, io, path::PathBuf};
 
@@ -12,19 +12,19 @@ use crate::world::World;
 /// One request of a service account.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Request {
-    /// Who asked, such as `system:serviceaccount:kube-system:default`.
+    /// The authenticated user, such as `system:serviceaccount:kube-system:default`.
     pub user: String,
-    /// What for: `get`, `list`, `watch`, `create`, …
+    /// `get`, `list`, `watch`, `create`, …
     pub verb: String,
     /// The API's group; empty for the oldest one.
     pub group: String,
-    /// The resource, with its part if only that was meant: `nodes/status`.
+    /// The resource with its subresource, if any: `nodes/status`.
     pub resource: String,
-    /// The namespace; empty for objects in none.
+    /// Empty for cluster-wide objects.
     pub namespace: String,
-    /// The object; empty if all were meant, or a new one.
+    /// The object's name; empty for lists and for new objects.
     pub name: String,
-    /// The status of the answer.
+    /// The HTTP status of the response.
     pub code: u16,
 }
 

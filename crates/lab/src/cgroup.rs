@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 const TOP: &str = "/sys/fs/cgroup";
 const ALL_WORLDS: &str = "vsphere-lab";
 
-/// The path of a node's cgroup, as the kubelet wants it.
+/// The path of a node's cgroup, in the form of the kubelet's `cgroupRoot`.
 pub(crate) fn of_node(world: &Path, node: &str) -> String {
     format!("/{ALL_WORLDS}/{}/{node}", of_world(world))
 }
@@ -73,7 +73,7 @@ fn hierarchies() -> Vec<PathBuf> {
 }
 
 /// Version 2 gives a cgroup only the controllers that the one above hands down; version 1 has no such
-/// file. A controller that cannot be handed down is missed by the kubelet, which says so better.
+/// file. A controller that cannot be delegated is reported by the kubelet.
 fn hand_down_controllers(dir: &Path) {
     for controller in ["cpu", "cpuset", "io", "memory", "pids"] {
         if let Ok(mut file) =

@@ -3,6 +3,7 @@
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::{Result, bail};
+use components::{Background, Progress, progress::Step};
 use k8s_openapi::api::core::v1::{Node as NodeObject, ServiceAccount};
 use kube::{
     Api, Client,
@@ -11,7 +12,7 @@ use kube::{
 use serde_json::json;
 
 use crate::{
-    control_plane::{ControlPlane, Controllers, Files, Site},
+    control_plane::{ControlPlane, Files, Site},
     disk::Disk,
     forward::Forward,
     image,
@@ -19,13 +20,14 @@ use crate::{
     node::{API_PORT, Node},
     preflight,
     process::explain,
-    progress::Progress,
     vcenter::{CONTROL_PORT, Hosting, Reach, VCenter, VCenterSpec},
     wait::{Wait, until},
     world::World,
 };
 
 const READY_WITHIN: Duration = Duration::from_secs(180);
+/// Compiling Kubernetes on a slow machine.
+const BUILT_WITHIN: Duration = Duration::from_secs(3600);
 /// As many as have an address in the world's network.
 const MOST_NODES: usize = 200;
 const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
@@ -37,7 +39,7 @@ impl Spec {
         Self { vcenter: Some(VCenterSpec::default()), ..Self::default() }
     }
 
-    /// Mistakes that would only show as a node that never comes.
+    /// Rejects what would only show as a node that never becomes Ready.
     fn check(&self) -> Result<()> {
         if self.nodes.len() > MOST_NODES {
             bail!("a lab has at most {MOST_NODES} nodes, not {}", self.nodes.len());
@@ -45,7 +47,7 @@ impl Spec {
         for node in &self.nodes {
             let digits = node.uuid.replace('-', "");
             if digits.len() != 32 || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-                bail!("{}: {:?} is no UUID of a virtual machine", node.name, node.uuid);
+                bail!("{}: {:?} is not a valid UUID", node.name, node.uuid);
             }
         }
         Ok(())
@@ -54,7 +56,7 @@ impl Spec {
     /// How many steps [`Lab::start_in`] reports.
     #[must_use]
     pub fn steps(&self) -> usize {
-        6 + usize::from(self.vcenter.is_some())
+        7 + usize::from(self.vcenter.is_some())
     }
 }
 
@@ -63,10 +65,12 @@ impl Spec {
 pub struct Spec {
     /// The nodes.
     pub nodes: Vec<NodeSpec>,
-    /// Who initialises them.
+    /// Whether a cloud controller will initialise them.
     pub cloud_controller: CloudController,
     /// The vCenter whose virtual machines the nodes are, by name.
     pub vcenter: Option<VCenterSpec>,
+    /// The images that every node has: the pause image, and any of the others in [`image`].
+    pub images: &'static [&'static str],
 }
 
 /// A node and the virtual machine it stands for.
@@ -78,7 +82,7 @@ pub struct NodeSpec {
     pub uuid: String,
 }
 
-/// Nodes start with the taint that says "no cloud controller has seen me yet".
+/// Nodes start with the taint of nodes that no cloud controller has initialised yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CloudController {
     /// None runs in this lab: the lab removes the taint, so that pods can be scheduled.
@@ -97,6 +101,7 @@ impl Default for Spec {
             nodes: vec![node(1), node(2)],
             cloud_controller: CloudController::Absent,
             vcenter: None,
+            images: &[image::PAUSE, image::BUSYBOX, image::AGNHOST],
         }
     }
 }
@@ -106,9 +111,9 @@ pub struct Lab {
     nodes: Vec<Node>,
     vcenter: Option<VCenter>,
     // Ended in this order: what listens before what it leads to.
-    _forwards: Vec<Forward>,
+    forwards: Vec<Forward>,
     control_plane: ControlPlane,
-    _network: Network,
+    network: Network,
     world: Arc<World>,
 }
 
@@ -127,46 +132,81 @@ impl Lab {
     /// # Errors
     /// As [`Lab::start`].
     pub async fn start_in(world: World, spec: &Spec, progress: &Progress) -> Result<Self> {
+        Self::start_while_building(world, spec, &Background::none(), progress).await
+    }
+
+    /// As [`Lab::start_in`] while `building` still builds what is not in [`components::FIRST_NODE`]: each part
+    /// starts when its program is there.
+    ///
+    /// # Errors
+    /// As [`Lab::start`], and when the build fails.
+    pub async fn start_while_building(
+        world: World,
+        spec: &Spec,
+        building: &Background,
+        progress: &Progress,
+    ) -> Result<Self> {
         let world = Arc::new(world);
         spec.check()?;
         let step = progress.step("images");
-        let images = write_images(&world)?;
-        step.done("pause, busybox, agnhost");
+        let images = write_images(&world, spec.images)?;
+        step.done(&spec.images.join(", "));
 
         let step = progress.step("network");
         let network = Network::create(&world)?;
         network.forward_between_nodes()?;
         let inside = SocketAddr::from((CONTROL_PLANE, API_PORT));
         let outside = loopback(world.port(0));
-        let mut forwards = vec![Forward::start(outside, network.namespace()?, inside)?];
+        let forwards = vec![Forward::start(outside, network.namespace()?, inside)?];
         step.done(&format!("API at {outside}"));
 
         let site = Site { place: network.place(), listen: inside, from_machine: outside };
         let files = Files::create(&world, &site)?;
         let (control_plane, nodes) = tokio::try_join!(
-            ControlPlane::start_at(Arc::clone(&world), &site, &files, Controllers::All, progress),
+            ControlPlane::start_at(Arc::clone(&world), &site, &files, progress),
             boot_nodes(&world, &network, spec, &images, progress),
         )?;
-        let mut vcenter = None;
-        if let Some(wanted) = &spec.vcenter {
-            let step = progress.step("vCenter simulator");
-            let (started, ways) = start_vcenter(&world, &network, &files, &nodes, wanted).await?;
-            step.done(started.url());
-            vcenter = Some(started);
-            forwards.extend(ways);
-        }
-        let mut lab =
-            Self { nodes, vcenter, _forwards: forwards, control_plane, _network: network, world };
-
+        let mut lab = Self { nodes, vcenter: None, forwards, control_plane, network, world };
         let step = progress.step("kubelets");
         for node in &mut lab.nodes {
-            node.join(&files)?;
+            node.start_kubelet(&files)?;
         }
         step.done("started");
+        let (client, ready) = (lab.client(), progress.step("first node Ready"));
+        tokio::try_join!(
+            first_ready(client, spec, ready),
+            lab.start_rest(spec, &site, &files, building, progress),
+        )?;
         let step = progress.step("nodes Ready");
         lab.wait_for_nodes(spec, &step).await?;
         step.done(&lab.nodes.iter().map(Node::name).collect::<Vec<_>>().join(", "));
         Ok(lab)
+    }
+
+    /// Starts everything that a node does not need to become Ready.
+    async fn start_rest(
+        &mut self,
+        spec: &Spec,
+        site: &Site,
+        files: &Files,
+        building: &Background,
+        progress: &Progress,
+    ) -> Result<()> {
+        built(building, &["kube-controller-manager", "kube-scheduler"]).await?;
+        self.control_plane.start_controllers(site, files)?;
+        built(building, &["kube-proxy"]).await?;
+        for node in &mut self.nodes {
+            node.start_proxy()?;
+        }
+        let Some(wanted) = &spec.vcenter else { return Ok(()) };
+        built(building, &["vcenter"]).await?;
+        let step = progress.step("vCenter simulator");
+        let (started, ways) =
+            start_vcenter(&self.world, &self.network, files, &self.nodes, wanted).await?;
+        step.done(started.url());
+        self.vcenter = Some(started);
+        self.forwards.extend(ways);
+        Ok(())
     }
 
     /// A client with all rights.
@@ -199,7 +239,7 @@ impl Lab {
     /// When the id is taken or no loop device is to be had.
     pub fn disk(&self, id: &str, bytes: u64) -> Result<Disk> {
         if id.len() != 32 || !id.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-            bail!("{id:?} is no disk id: 32 hexadecimal digits are");
+            bail!("{id:?} is not a valid disk id: it must have 32 hexadecimal digits");
         }
         Disk::create(&self.world, id, bytes)
     }
@@ -214,11 +254,7 @@ impl Lab {
         self.nodes.iter_mut().try_for_each(Node::check)
     }
 
-    async fn wait_for_nodes(
-        &mut self,
-        spec: &Spec,
-        step: &crate::progress::Step<'_>,
-    ) -> Result<()> {
+    async fn wait_for_nodes(&mut self, spec: &Spec, step: &Step<'_>) -> Result<()> {
         let api: Api<NodeObject> = Api::all(self.client());
         let accounts: Api<ServiceAccount> = Api::namespaced(self.client(), "default");
         let waited = until("all nodes are Ready", READY_WITHIN, || {
@@ -247,9 +283,44 @@ impl Lab {
     }
 }
 
-fn write_images(world: &World) -> Result<Vec<PathBuf>> {
+/// Waits until these programs are in the cache.
+async fn built(building: &Background, programs: &[&str]) -> Result<()> {
+    until(&format!("{} is built", programs.join(", ")), BUILT_WITHIN, || async {
+        for program in programs {
+            if !building.has(program)? {
+                return Ok(Wait::NotYet(format!("{program} is being built")));
+            }
+        }
+        Ok(Wait::Done(()))
+    })
+    .await
+}
+
+async fn first_ready(client: Client, spec: &Spec, step: Step<'_>) -> Result<()> {
+    if spec.nodes.is_empty() {
+        return Ok(());
+    }
+    let api: Api<NodeObject> = Api::all(client);
+    let name = until("a node is Ready", READY_WITHIN, || async {
+        let mut waiting = Vec::new();
+        for NodeSpec { name, .. } in &spec.nodes {
+            match api.get_opt(name).await?.map(unready) {
+                Some(None) => return Ok(Wait::Done(name.clone())),
+                Some(Some(reason)) => waiting.push(format!("{name}: {reason}")),
+                None => waiting.push(format!("{name}: not registered")),
+            }
+        }
+        step.note(&waiting.join("; "));
+        Ok(Wait::NotYet(waiting.join("; ")))
+    })
+    .await?;
+    step.done(&name);
+    Ok(())
+}
+
+fn write_images(world: &World, names: &[&str]) -> Result<Vec<PathBuf>> {
     let mut archives = Vec::new();
-    for (number, image) in image::standard()?.iter().enumerate() {
+    for (number, image) in image::standard(names)?.iter().enumerate() {
         let archive = world.dir().join(format!("image-{number}.tar"));
         image.write(&archive)?;
         archives.push(archive);
@@ -305,27 +376,32 @@ async fn boot_nodes(
     Ok(nodes)
 }
 
-/// Why the node is not Ready; `None` when it is. Removes the taint where nobody else will.
+/// Why the node is not Ready; `None` when it is. Removes the uninitialized taint where no cloud controller will.
 async fn not_ready(
     api: &Api<NodeObject>,
     name: &str,
     cloud: CloudController,
 ) -> Result<Option<String>> {
     let Some(node) = api.get_opt(name).await? else { return Ok(Some("not registered".to_owned())) };
-    let taints = node.spec.and_then(|spec| spec.taints).unwrap_or_default();
+    let taints = node.spec.as_ref().and_then(|spec| spec.taints.clone()).unwrap_or_default();
     if cloud == CloudController::Absent && taints.iter().any(|taint| taint.key == UNINITIALIZED) {
         let rest: Vec<_> = taints.iter().filter(|taint| taint.key != UNINITIALIZED).collect();
         let patch = json!({"metadata": {"resourceVersion": node.metadata.resource_version}, "spec": {"taints": rest}});
-        // Somebody else's change in between is seen again by the next look.
+        // A conflict with somebody else's change is resolved by the next attempt.
         api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.ok();
         return Ok(Some("has the taint of an uninitialized node".to_owned()));
     }
+    Ok(unready(node))
+}
+
+/// Why the node is not Ready, by its conditions.
+fn unready(node: NodeObject) -> Option<String> {
     let conditions = node.status.and_then(|status| status.conditions).unwrap_or_default();
-    Ok(match conditions.into_iter().find(|condition| condition.type_ == "Ready") {
+    match conditions.into_iter().find(|condition| condition.type_ == "Ready") {
         Some(ready) if ready.status == "True" => None,
         Some(ready) => Some(ready.message.unwrap_or(ready.status)),
         None => Some("has no Ready condition".to_owned()),
-    })
+    }
 }
 
 #[cfg(test)]
@@ -338,10 +414,10 @@ mod tests {
     }
 
     #[test]
-    fn a_uuid_that_is_none_is_named_with_its_node() {
+    fn an_invalid_uuid_is_reported_with_its_node() {
         Spec::default().check().unwrap();
         spec("4230b1a05eed40008000000000000001").check().unwrap();
         let error = spec("4230b1a0-5eed").check().unwrap_err();
-        assert_eq!(error.to_string(), "node-1: \"4230b1a0-5eed\" is no UUID of a virtual machine");
+        assert_eq!(error.to_string(), "node-1: \"4230b1a0-5eed\" is not a valid UUID");
     }
 }

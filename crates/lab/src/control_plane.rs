@@ -11,6 +11,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
+use components::Progress;
 use k8s_openapi::api::{
     authentication::v1::{TokenRequest, TokenRequestSpec},
     core::v1::ServiceAccount,
@@ -24,11 +25,10 @@ use kube::{
 use serde_json::{Value, json};
 
 use crate::{
-    audit, components,
+    audit,
     network::{API_SERVICE, CONTROL_PLANE, PODS, SERVICES},
     pki::{self, Authority, Credentials, Identity},
     process::{Daemon, Place, explain, run},
-    progress::Progress,
     wait::{Wait, until},
     world::World,
 };
@@ -49,7 +49,7 @@ pub enum Controllers {
 pub struct ControlPlane {
     kubeconfig: PathBuf,
     client: Client,
-    // Ended from first to last: clients before servers, the world when nobody uses it any more.
+    // Ended from first to last: clients before servers, the world when nothing uses it any more.
     daemons: Vec<Daemon>,
     /// How the API was started, to start it again.
     api: Vec<OsString>,
@@ -83,14 +83,17 @@ impl ControlPlane {
         let here = SocketAddr::from((Ipv4Addr::LOCALHOST, world.port(0)));
         let site = Site { place: Place::Machine, listen: here, from_machine: here };
         let files = Files::create(&world, &site)?;
-        Self::start_at(world, &site, &files, controllers, &Progress::silent()).await
+        let mut plane = Self::start_at(world, &site, &files, &Progress::silent()).await?;
+        if controllers == Controllers::All {
+            plane.start_controllers(&site, &files)?;
+        }
+        Ok(plane)
     }
 
     pub(crate) async fn start_at(
         world: Arc<World>,
         site: &Site,
         files: &Files,
-        controllers: Controllers,
         progress: &Progress,
     ) -> Result<Self> {
         let step = progress.step("kube-apiserver");
@@ -103,11 +106,14 @@ impl ControlPlane {
         let client = files.client().await?;
         ready(&mut daemons, &client).await?;
         step.done("ready");
-        if controllers == Controllers::All {
-            daemons.insert(0, start_controller_manager(&world, site.place, files)?);
-            daemons.insert(0, start_scheduler(&world, site.place, files)?);
-        }
         Ok(Self { kubeconfig: files.admin.clone(), client, daemons, api, world })
+    }
+
+    pub(crate) fn start_controllers(&mut self, site: &Site, files: &Files) -> Result<()> {
+        let manager = start_controller_manager(&self.world, site.place, files)?;
+        self.daemons.insert(0, manager);
+        self.daemons.insert(0, start_scheduler(&self.world, site.place, files)?);
+        Ok(())
     }
 
     /// Kills the API and starts it again; what it stored is kept. Returns when it is ready.
@@ -157,17 +163,18 @@ impl ControlPlane {
         Ok(command)
     }
 
-    /// Writes a kubeconfig for whoever has nothing but the token of this service account, for an hour.
+    /// Writes a kubeconfig with nothing but a token of this service account, valid for an hour.
     ///
     /// # Errors
     /// When there is no such account.
     pub async fn kubeconfig_of(&self, namespace: &str, account: &str) -> Result<PathBuf> {
         let accounts: Api<ServiceAccount> = Api::namespaced(self.client(), namespace);
-        let asked = TokenRequest {
+        let request = TokenRequest {
             spec: TokenRequestSpec { expiration_seconds: Some(3600), ..Default::default() },
             ..TokenRequest::default()
         };
-        let answer = accounts.create_token_request(account, &PostParams::default(), &asked).await?;
+        let answer =
+            accounts.create_token_request(account, &PostParams::default(), &request).await?;
         let token = answer.status.context("the API made no token")?.token;
         let mut config: Value = serde_json::from_slice(&fs::read(&self.kubeconfig)?)?;
         config["users"][0]["user"] = json!({"token": token});
@@ -176,10 +183,10 @@ impl ControlPlane {
         Ok(path)
     }
 
-    /// Applies objects as `kubectl apply` does, and returns what it said.
+    /// Applies objects with `kubectl apply`, and returns its output.
     ///
     /// # Errors
-    /// When the API refuses one.
+    /// When the API server rejects one.
     pub fn apply(&self, objects: &[Value]) -> Result<String> {
         let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
         let path = self.world.dir().join("applied.json");
@@ -187,7 +194,7 @@ impl ControlPlane {
         run(self.kubectl()?.args(["apply", "--filename"]).arg(&path))
     }
 
-    /// What service accounts asked of the API so far.
+    /// The requests of service accounts so far.
     ///
     /// # Errors
     /// When the log cannot be read.
@@ -309,7 +316,7 @@ impl Files {
 
 /// etcd listens on a Unix socket: no port, and only the owner of the world can reach it.
 fn start_etcd(world: &World, place: Place) -> Result<Daemon> {
-    // etcd wants HOST:PORT also in Unix URLs and makes a file of that name in its working directory.
+    // etcd requires HOST:PORT also in Unix URLs, and creates a file of that name in its working directory.
     let (clients, peers) = ("unix://etcd:0", "unix://etcd-peers:0");
     let mut command = place.command(components::binary("etcd")?);
     command.current_dir(world.dir()).args(["--data-dir=etcd-data", "--unsafe-no-fsync"]).args([
@@ -338,7 +345,7 @@ fn apiserver(world: &World, site: &Site, files: &Files) -> Result<Command> {
     set("secure-port", &site.listen.port());
     set("advertise-address", &CONTROL_PLANE);
     set("service-cluster-ip-range", &SERVICES);
-    // Nobody reaches the Service of an API on the machine's loopback; its address would be refused.
+    // The Service of an API on loopback cannot be reached, and the API server rejects a loopback address there.
     set("endpoint-reconciler-type", &if site.listen.ip().is_loopback() { "none" } else { "lease" });
     set("authorization-mode", &"Node,RBAC");
     set("enable-admission-plugins", &"NodeRestriction");

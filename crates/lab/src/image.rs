@@ -20,7 +20,7 @@ use sha2::{Digest, Sha256};
 use tar::{Builder, EntryType, Header};
 
 pub use self::runtime::{DebianPackage, Runtime, USER, debian_architecture};
-use crate::{components, process::run};
+use crate::process::run;
 
 /// What an image holds and how its program starts.
 #[derive(Clone, Debug)]
@@ -88,21 +88,21 @@ impl Image {
         self.entry(path, Entry::Directory { mode })
     }
 
-    /// What runs when a pod names no command.
+    /// The command when a pod names none.
     #[must_use]
     pub fn entrypoint(mut self, words: &[&str]) -> Self {
         self.entrypoint = words.iter().map(|word| (*word).to_owned()).collect();
         self
     }
 
-    /// Who runs it when a pod does not say; root otherwise.
+    /// The user when a pod names none; root otherwise.
     #[must_use]
     pub fn user(mut self, user: u32) -> Self {
         self.user = Some(user);
         self
     }
 
-    /// Says something about the image, by a name such as `org.opencontainers.image.version`.
+    /// Adds a label, such as `org.opencontainers.image.version`.
     #[must_use]
     pub fn label(mut self, name: &str, value: &str) -> Self {
         self.labels.insert(name.to_owned(), value.to_owned());
@@ -204,11 +204,11 @@ impl Image {
     }
 }
 
-/// The images that every node has, under the names that Kubernetes' own tests expect.
+/// The named images ([`PAUSE`], [`BUSYBOX`], [`AGNHOST`]), which have the names that Kubernetes' own tests expect.
 ///
 /// # Errors
-/// When agnhost is not built or the machine's busybox is not a static program.
-pub fn standard() -> Result<Vec<Image>> {
+/// When agnhost is wanted and not built, or the machine's busybox is not a static program.
+pub fn standard(names: &[&str]) -> Result<Vec<Image>> {
     let busybox = Path::new("/usr/bin/busybox");
     let program =
         fs::read(busybox).with_context(|| format!("cannot read {}", busybox.display()))?;
@@ -230,23 +230,27 @@ pub fn standard() -> Result<Vec<Image>> {
     };
     // A pod's first process: waits, and reaps what its containers leave when they share processes.
     let idle = "trap 'exit 0' TERM INT; while :; do sleep 86400 & wait $!; done";
-    Ok(vec![
-        shell(PAUSE).entrypoint(&["/bin/sh", "-c", idle]),
-        shell(BUSYBOX).entrypoint(&["/bin/sh"]),
-        shell(AGNHOST)
-            .program("/agnhost", &components::binary("agnhost")?)
-            .entrypoint(&["/agnhost"]),
-    ])
+    let image = |name: &&str| {
+        Ok(match *name {
+            PAUSE => shell(PAUSE).entrypoint(&["/bin/sh", "-c", idle]),
+            BUSYBOX => shell(BUSYBOX).entrypoint(&["/bin/sh"]),
+            AGNHOST => shell(AGNHOST)
+                .program("/agnhost", &components::binary("agnhost")?)
+                .entrypoint(&["/agnhost"]),
+            other => bail!("the lab has no image called {other}"),
+        })
+    };
+    names.iter().map(image).collect()
 }
 
 /// The sandbox image of a pod.
 pub const PAUSE: &str = "registry.k8s.io/pause:3.10.2";
 /// A small shell.
 pub const BUSYBOX: &str = "registry.k8s.io/e2e-test-images/busybox:1.37.0-1";
-/// Kubernetes' test program of many tricks.
+/// Kubernetes' own test program: servers, clients and probes in one.
 pub const AGNHOST: &str = "registry.k8s.io/e2e-test-images/agnhost:2.63.0";
 
-/// Whether a 64-bit ELF program asks for a dynamic loader (a program header of type PT_INTERP).
+/// Whether a 64-bit ELF program needs a dynamic loader (a program header of type PT_INTERP).
 fn needs_loader(program: &[u8]) -> bool {
     let number = |at: usize, bytes: usize| {
         let field = program.get(at..at + bytes)?;

@@ -19,23 +19,23 @@
 //!   that carry the world's, and [`reap`] removes it when the world's lock is free.
 //! - Nothing is made on the machine's own network: nodes and pods have no way out of their world.
 //!
-//! Deliberately absent: no vSphere knowledge, no mock of any component, no container engine.
+//! Of vSphere it knows how to start the simulator and to call its control endpoint ([`vcenter`]), not the
+//! protocol. Programs are built by crate `components`.
+//!
+//! Deliberately absent: no mock of any component, no container engine.
 
 pub mod audit;
 mod cgroup;
 mod cluster;
-pub mod components;
 mod control_plane;
 mod disk;
 mod forward;
 pub mod image;
 mod network;
 mod node;
-pub mod packages;
 mod pki;
 pub mod preflight;
 mod process;
-pub mod progress;
 pub mod reap;
 pub mod storage_suite;
 pub mod vcenter;
@@ -43,12 +43,12 @@ mod wait;
 mod world;
 
 pub use cluster::{CloudController, Lab, NodeSpec, Spec};
+pub use components::{self, Background, Progress, packages, progress, run};
 pub use control_plane::{ControlPlane, Controllers};
 pub use disk::Disk;
 pub use image::Image;
 pub use node::Node;
-pub use process::{ProcessRecord, run};
-pub use progress::Progress;
+pub use process::ProcessRecord;
 pub use vcenter::{VCenter, VCenterSpec};
 pub use wait::{Wait, until};
 pub use world::{LAB, World, owner, state_dir};

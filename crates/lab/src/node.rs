@@ -1,4 +1,4 @@
-//! A node: a real kubelet with real containers, on a machine of its own as far as it can tell.
+//! A node: a real kubelet with real containers, in namespaces that look like a machine of its own.
 
 mod config;
 
@@ -17,7 +17,6 @@ use std::{
 use anyhow::{Context, Result, bail};
 
 use crate::{
-    components,
     control_plane::Files,
     disk::Disk,
     network::{Network, NodeNetwork, PODS},
@@ -27,9 +26,11 @@ use crate::{
 };
 
 const INIT: &str = include_str!("node/init.sh");
+/// Where a node sees the components.
+const BIN: &str = "/opt/lab/bin";
 const BOOT_WITHIN: Duration = Duration::from_secs(120);
 
-/// Dropping it pulls the plug: every process of the node is killed, its mounts and interfaces vanish.
+/// Dropping it is a power failure: every process of the node is killed, its mounts and interfaces are gone.
 #[derive(Debug)]
 pub struct Node {
     name: String,
@@ -89,13 +90,12 @@ impl Node {
         Ok(node)
     }
 
-    /// Starts what needs the API: kubelet and kube-proxy.
-    pub(crate) fn join(&mut self, files: &Files) -> Result<()> {
+    /// Writes the credentials of kubelet and kube-proxy, and starts the kubelet.
+    pub(crate) fn start_kubelet(&mut self, files: &Files) -> Result<()> {
         config::enrol(&self.dir, &self.name, self.network, files)?;
-        let bin = Path::new("/opt/lab/bin");
         self.spawn(
             "kubelet",
-            &bin.join("kubelet"),
+            &Path::new(BIN).join("kubelet"),
             &[
                 "--config=/etc/kubernetes/kubelet.yaml",
                 "--kubeconfig=/etc/kubernetes/kubelet.conf",
@@ -103,10 +103,13 @@ impl Node {
                 &format!("--hostname-override={}", self.name),
                 &format!("--node-ip={}", self.network.address()),
             ],
-        )?;
+        )
+    }
+
+    pub(crate) fn start_proxy(&mut self) -> Result<()> {
         self.spawn(
             "kube-proxy",
-            &bin.join("kube-proxy"),
+            &Path::new(BIN).join("kube-proxy"),
             &[
                 "--kubeconfig=/etc/kubernetes/kube-proxy.conf",
                 "--proxy-mode=nftables",
@@ -165,7 +168,7 @@ impl Node {
     /// Runs a program on the node to its end and returns what it printed.
     ///
     /// # Errors
-    /// When it cannot be started or fails; the message has what it said.
+    /// When it cannot be started or fails; the message has its standard error.
     pub fn run(&self, program: &str, arguments: &[&str]) -> Result<String> {
         run(self.command(program).args(arguments))
     }
@@ -173,7 +176,7 @@ impl Node {
     /// Loads an image archive into the node's containerd.
     ///
     /// # Errors
-    /// When containerd refuses it.
+    /// When containerd rejects it.
     pub async fn import(&self, archive: &Path) -> Result<()> {
         let mut command = tokio::process::Command::from(self.command("ctr"));
         let input =
@@ -181,26 +184,31 @@ impl Node {
         command.args(["--namespace=k8s.io", "images", "import", "-"]).stdin(Stdio::from(input));
         let output = command.kill_on_drop(true).output().await.context("cannot run ctr")?;
         if !output.status.success() {
-            let said = String::from_utf8_lossy(&output.stderr);
-            bail!("{} refused the image {}: {}", self.name, archive.display(), said.trim());
+            let error = String::from_utf8_lossy(&output.stderr);
+            bail!(
+                "{}: containerd rejected the image {}: {}",
+                self.name,
+                archive.display(),
+                error.trim()
+            );
         }
         Ok(())
     }
 
-    /// Stops its kubelet where it is: to Kubernetes the node looks like a machine that was switched off. Its
-    /// pods go on.
+    /// Stops its kubelet (SIGSTOP): to Kubernetes the node looks like a machine that was switched off. Its pods
+    /// keep running.
     ///
     /// # Errors
     /// When the kubelet is gone.
-    pub fn fall_silent(&self) -> Result<()> {
+    pub fn pause_kubelet(&self) -> Result<()> {
         self.kubelet()?.pause()
     }
 
-    /// Lets the kubelet go on.
+    /// Continues the kubelet.
     ///
     /// # Errors
     /// When the kubelet is gone.
-    pub fn speak_again(&self) -> Result<()> {
+    pub fn resume_kubelet(&self) -> Result<()> {
         self.kubelet()?.resume()
     }
 
@@ -215,7 +223,7 @@ impl Node {
         self.daemons.iter_mut().try_for_each(Daemon::check)
     }
 
-    /// Its processes, for error messages.
+    /// Kubelet, kube-proxy and containerd, for error messages.
     pub(crate) fn daemons(&mut self) -> impl Iterator<Item = &mut Daemon> {
         self.daemons.iter_mut()
     }
@@ -248,7 +256,7 @@ impl Node {
                 Ok(if seen {
                     Wait::Done(())
                 } else {
-                    Wait::NotYet("its first process is at work".to_owned())
+                    Wait::NotYet("its first process is still running init.sh".to_owned())
                 })
             }
         })

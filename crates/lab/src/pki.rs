@@ -22,7 +22,7 @@ pub(crate) struct Authority {
     name: String,
 }
 
-/// What a certificate says about its holder.
+/// The subject of a certificate.
 #[derive(Debug, Default)]
 pub(crate) struct Identity<'a> {
     /// The user name for a client, or the server's name.

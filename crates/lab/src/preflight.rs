@@ -4,7 +4,7 @@ use std::{fs, path::Path, process::Command};
 
 use anyhow::Result;
 
-use crate::{components, packages, process::run};
+use crate::process::run;
 
 /// Everything that is missing, each with its remedy.
 #[derive(Debug)]
@@ -45,7 +45,7 @@ pub fn check() -> Result<(), Unmet> {
         Path::new("/dev/loop-control").exists(),
         "there are no loop devices; load them with `modprobe loop`",
     );
-    let missing = packages::missing().join(" ");
+    let missing = components::packages::missing().join(" ");
     let install =
         format!("packages are missing: {missing}; `cargo xtask lab build` installs them as root");
     demand(missing.is_empty(), &install);

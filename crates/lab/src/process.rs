@@ -15,6 +15,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, anyhow, bail};
+pub(crate) use components::run;
 use rustix::process::{Pid, Signal};
 use serde::{Deserialize, Serialize};
 
@@ -60,7 +61,7 @@ pub struct ProcessRecord {
     pub name: String,
     /// Its id on the machine.
     pub pid: u32,
-    /// When it started, in the kernel's clock ticks: tells it from a later process with the same id.
+    /// When it started, in the kernel's clock ticks: distinguishes it from a later process with the same id.
     pub started: u64,
     /// Where its output goes.
     pub log: PathBuf,
@@ -172,14 +173,14 @@ impl Daemon {
             .with_context(|| format!("cannot write {}", path.display()))
     }
 
-    /// Stops it where it is.
+    /// SIGSTOP.
     pub(crate) fn pause(&self) -> Result<()> {
-        // The wrapper first: it would see its child stop, stop itself, and never hear of its end.
+        // The wrapper first: it stops itself when its child stops, and then never learns of the child's end.
         self.signal(self.child.id(), Signal::STOP)?;
         self.signal(self.pid, Signal::STOP)
     }
 
-    /// Lets it go on.
+    /// SIGCONT.
     pub(crate) fn resume(&self) -> Result<()> {
         self.signal(self.pid, Signal::CONT)?;
         self.signal(self.child.id(), Signal::CONT)
@@ -256,26 +257,6 @@ pub(crate) fn explain<'a>(
         }
         anyhow!("{error:#}{logs}")
     })
-}
-
-/// Runs a command to its end and returns its output; a failure carries the command and what it said.
-///
-/// # Errors
-/// When the program is missing or exits with anything but 0.
-pub fn run(command: &mut Command) -> Result<String> {
-    let output = command.stdin(Stdio::null()).output().with_context(|| {
-        format!("cannot run {}: is it installed?", command.get_program().to_string_lossy())
-    })?;
-    if output.status.success() {
-        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
-    }
-    let mut line = command.get_program().to_string_lossy().into_owned();
-    for argument in command.get_args() {
-        line.push(' ');
-        line.push_str(&argument.to_string_lossy());
-    }
-    let said = String::from_utf8_lossy(&output.stderr);
-    bail!("`{line}` failed ({}): {}", output.status, said.trim())
 }
 
 fn resident_bytes(pid: u32) -> Option<u64> {

@@ -22,7 +22,7 @@ use crate::{
 /// Removes every world whose owner is dead, and names them.
 ///
 /// # Errors
-/// When something of such a world cannot be removed; the message says what.
+/// When something of such a world cannot be removed; the message names it.
 pub fn abandoned_worlds() -> Result<Vec<String>> {
     let mut reaped = Vec::new();
     let state = world::state_dir();
@@ -58,9 +58,9 @@ pub(crate) fn clean(dir: &Path) -> Result<()> {
     }
     kill_recorded(&dir.join("processes"))?;
     detach_loop_devices(dir)?;
-    patiently("remove the cgroups of", dir, || cgroup::remove(dir))?;
+    retry_for_a_minute("remove the cgroups of", dir, || cgroup::remove(dir))?;
     refuse_mounts(dir)?;
-    patiently("remove", dir, || fs::remove_dir_all(dir))
+    retry_for_a_minute("remove", dir, || fs::remove_dir_all(dir))
 }
 
 fn kill_recorded(records: &Path) -> Result<()> {
@@ -70,7 +70,7 @@ fn kill_recorded(records: &Path) -> Result<()> {
             true => Err(io::Error::other("the process is still there")),
             false => Ok(()),
         };
-        patiently("end process", Path::new(&record.name), gone)?;
+        retry_for_a_minute("end process", Path::new(&record.name), gone)?;
     }
     Ok(())
 }
@@ -95,7 +95,7 @@ fn detach_loop_devices(dir: &Path) -> Result<()> {
 }
 
 /// A mount below the directory would have its content deleted; worlds mount only in namespaces of
-/// their own, so one that is visible here was made by somebody else.
+/// their own, so one that is visible here was made by another program.
 fn refuse_mounts(dir: &Path) -> Result<()> {
     let table =
         fs::read_to_string("/proc/self/mountinfo").context("cannot read the mount table")?;
@@ -112,7 +112,11 @@ fn refuse_mounts(dir: &Path) -> Result<()> {
 }
 
 /// The kernel finishes the end of processes, mounts and cgroups a moment after it reported them gone.
-fn patiently(verb: &str, what: &Path, mut attempt: impl FnMut() -> io::Result<()>) -> Result<()> {
+fn retry_for_a_minute(
+    verb: &str,
+    what: &Path,
+    mut attempt: impl FnMut() -> io::Result<()>,
+) -> Result<()> {
     let started = Instant::now();
     loop {
         match attempt() {

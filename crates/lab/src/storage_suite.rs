@@ -1,11 +1,11 @@
-//! Kubernetes' own storage suite, told about our driver by `lab/e2e/driver.yaml`.
+//! Kubernetes' own storage suite; `lab/e2e/driver.yaml` describes our driver to it.
 
 use std::{fs, path::Path, process::Command};
 
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use crate::{components, process::run, world::World};
+use crate::{process::run, world::World};
 
 /// What we leave out: other operating systems, and specs that want the cluster for themselves or hours.
 const SKIP: &str = "Slow|Disruptive|Windows|Serial";
@@ -13,7 +13,7 @@ const SKIP: &str = "Slow|Disruptive|Windows|Serial";
 /// The names of the specs that apply to the driver. Starts nothing: it is the suite's own dry run.
 ///
 /// # Errors
-/// When the suite is not built or refuses the driver's definition.
+/// When the suite is not built or rejects the driver's definition.
 pub fn specs() -> Result<Vec<String>> {
     let world = World::claim()?;
     let definition = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/e2e/driver.yaml");

@@ -1,7 +1,7 @@
 //! The one allocator: a world is a name, a directory, a range of ports and a lock on all of them.
 //!
-//! Worlds live below [`state_dir`], one directory each beside a `NAME.lock`. Whoever holds the lock
-//! owns the world; the kernel releases it when the owner dies, however it dies. A world without an
+//! Worlds live below [`state_dir`], one directory each beside a `NAME.lock`. The process that holds the
+//! lock owns the world; the kernel releases it when the owner dies, however it dies. A world without an
 //! owner is litter, and [`crate::reap`] removes it.
 
 use std::{
@@ -24,14 +24,14 @@ const PORTS_FROM: u16 = 21_000;
 const PORTS_EACH: u16 = 8;
 const TEST_WORLDS: u16 = 200;
 
-/// A place to run things in that nobody else uses. Dropping it removes its files.
+/// An exclusive place to run things in. Dropping it removes its files.
 #[derive(Debug)]
 pub struct World {
     name: String,
     dir: PathBuf,
     first_port: u16,
     lock_file: PathBuf,
-    // Held until the very end: the lock is what says that the world has an owner.
+    // Held until the very end: the lock alone marks the world as owned.
     lock: File,
 }
 
@@ -66,7 +66,7 @@ impl World {
         Ok(world)
     }
 
-    /// `None` when somebody else has the world, or one of its ports.
+    /// `None` when the world, or one of its ports, is in use.
     fn try_claim(name: &str, index: u16) -> Result<Option<Self>> {
         let first_port = PORTS_FROM + PORTS_EACH * index;
         let state = state_dir();
@@ -166,7 +166,7 @@ pub(crate) fn is_owned(name: &str) -> Result<bool> {
     Ok(lock(&lock_file)?.is_none())
 }
 
-/// The process that owns the world; `None` when nobody does.
+/// The process that owns the world; `None` when it has no owner.
 ///
 /// # Errors
 /// When its lock cannot be examined.
@@ -182,7 +182,7 @@ pub fn owner(name: &str) -> Result<Option<u32>> {
         .with_context(|| format!("the owner of the world {name} is just starting; try again"))
 }
 
-/// Takes the lock if nobody has it.
+/// Takes the lock if it is free.
 pub(crate) fn lock(lock_file: &Path) -> Result<Option<File>> {
     loop {
         let opened =
@@ -197,7 +197,7 @@ pub(crate) fn lock(lock_file: &Path) -> Result<Option<File>> {
         };
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             // Its last owner may have removed the file between our open and our lock; then our lock
-            // is on a file nobody else can see.
+            // is on a file that no other process can open.
             Ok(()) if is_current(&file, lock_file)? => return Ok(Some(file)),
             Ok(()) => {}
             Err(rustix::io::Errno::WOULDBLOCK) => return Ok(None),

@@ -16,7 +16,7 @@ use anyhow::{Context, Result, bail};
 use super::Image;
 use crate::process::run;
 
-/// The user that images run as: nobody in particular, by the number that is usual for that.
+/// The user that images run as: the unprivileged id that distroless images use.
 pub const USER: u32 = 65532;
 
 const AUTHORITIES: &str = "/usr/share/ca-certificates/mozilla";
@@ -110,7 +110,7 @@ impl DebianPackage {
                 version: (*version).to_owned(),
                 architecture: (*architecture).to_owned(),
             }),
-            _ => bail!("dpkg-query says of the package {name}: {answer:?}"),
+            _ => bail!("dpkg-query reports {answer:?} for the package {name}"),
         }
     }
 

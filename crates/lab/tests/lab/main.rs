@@ -22,7 +22,7 @@ fn kubectl(plane: &ControlPlane, arguments: &[&str]) -> Result<String> {
 
 /// Output of a program that the lab built.
 fn output_of(component: &str, arguments: &[&str]) -> Result<String> {
-    lab::run(Command::new(lab::components::binary(component)?).args(arguments))
+    lab::run(Command::new(components::binary(component)?).args(arguments))
 }
 
 /// A pod of one container with this spec, in the namespace default.

@@ -150,8 +150,9 @@ async fn a_program_from_an_image_of_ours_runs() {
     );
 
     fs::write(&archive, "no archive").unwrap();
-    let refused = lab.nodes()[0].import(&archive).await.unwrap_err();
-    assert!(refused.to_string().contains("node-1 refused the image"), "{refused}");
+    let rejected = lab.nodes()[0].import(&archive).await.unwrap_err();
+    let expected = "node-1: containerd rejected the image";
+    assert!(rejected.to_string().contains(expected), "{rejected}");
 }
 
 #[tokio::test]
@@ -196,7 +197,7 @@ fn is_ready(node: &Node) -> bool {
 }
 
 #[tokio::test]
-async fn a_node_that_falls_silent_is_missed_until_it_speaks_again() {
+async fn a_node_whose_kubelet_is_paused_is_not_ready_until_it_is_resumed() {
     let mut spec = Spec::default();
     spec.nodes.truncate(1);
     let lab = Lab::start(&spec).await.unwrap();
@@ -210,10 +211,10 @@ async fn a_node_that_falls_silent_is_missed_until_it_speaks_again() {
         .await
         .unwrap();
     };
-    lab.nodes()[0].fall_silent().unwrap();
+    lab.nodes()[0].pause_kubelet().unwrap();
     until_ready(false).await;
-    lab.nodes()[0].speak_again().unwrap();
+    lab.nodes()[0].resume_kubelet().unwrap();
     until_ready(true).await;
     // A lab can be taken away in that state too.
-    lab.nodes()[0].fall_silent().unwrap();
+    lab.nodes()[0].pause_kubelet().unwrap();
 }

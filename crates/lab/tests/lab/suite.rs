@@ -4,7 +4,7 @@ use crate::output_of;
 
 #[test]
 fn components_report_the_version_that_is_pinned() {
-    let pinned = lab::components::kubernetes_version().unwrap();
+    let pinned = components::kubernetes_version().unwrap();
     for component in
         ["kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy"]
     {
