@@ -1,8 +1,10 @@
 //! The manager as a pod of its DaemonSet, with a mounted token, on real nodes. Needs root.
 
+mod upstream;
+
 use std::path::Path;
 
-use ccm::manifests::{self, IMAGE, NAMESPACE, Settings};
+use ccm::manifests::{self, IMAGE, NAMESPACE, Parameters};
 use k8s_openapi::api::{
     apps::v1::DaemonSet,
     core::v1::{Node, Pod},
@@ -19,7 +21,7 @@ use crate::{BOUND, UUIDS, config_map, is_initialised, label, provider_id, secret
 const PROGRAM: &str = "vsphere-cloud-controller-manager";
 
 /// An image as `cargo xtask image` makes it, around the program that this test was built with.
-async fn load_image(lab: &Lab) {
+pub(super) async fn load_image(lab: &Lab) {
     let program = Path::new(env!("CARGO_BIN_EXE_vsphere-drivers"));
     let image = Runtime::of(program).unwrap().around(Image::new(IMAGE));
     let image = image
@@ -60,7 +62,7 @@ async fn the_manager_s_pod_becomes_ready_and_initialises_the_nodes_it_runs_on() 
 
     let url = vcenter.url_for_pods();
     let mut objects = vec![secret(url), config_map(url, vcenter.authority())];
-    objects.extend(manifests::manifests(&Settings::default()).values().unwrap());
+    objects.extend(manifests::manifests(&Parameters::default()).values().unwrap());
     lab.control_plane().apply(&objects).unwrap();
     for (name, uuid) in ["node-1", "node-2"].into_iter().zip(UUIDS) {
         let node = until(&format!("{name} is initialised"), BOUND, || async {

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, fmt};
 
-use ccm::manifests::{Manifests, Settings, manifests};
+use ccm::manifests::{Manifests, Parameters, manifests};
 use hyper::http::Request;
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use kube::{Client, Config, config::AuthInfo};
@@ -73,7 +73,7 @@ fn grants(made: &Manifests) -> BTreeSet<Grant> {
 
 #[tokio::test]
 async fn every_right_of_the_account_is_used_and_none_is_missing() {
-    let made = manifests(&Settings::default());
+    let made = manifests(&Parameters::default());
     let cluster = Cluster::start(&made).await;
     let program = cluster.run().await;
     for number in [1, 2] {
@@ -86,7 +86,7 @@ async fn every_right_of_the_account_is_used_and_none_is_missing() {
     cluster.until("node-1", "initialised again", is_initialised).await;
     contend(&cluster).await;
     refuse_twice(&cluster).await;
-    let metrics = scrape(&cluster).await;
+    let metrics = answer(&cluster, "/metrics", &collector(&cluster).await).await.unwrap();
     assert!(metrics.contains("leader_election_master_status"), "{metrics}");
     cluster.vcenter.control().delete("node-1").await.unwrap();
     cluster.until_gone("node-1").await;
@@ -142,8 +142,8 @@ async fn refuse_twice(cluster: &Cluster) {
     }
 }
 
-/// Reads the metrics as somebody who may.
-async fn scrape(cluster: &Cluster) -> String {
+/// The token of an account that may read metrics.
+async fn collector(cluster: &Cluster) -> String {
     let name = json!({"name": "collector", "namespace": "default"});
     let rules = json!([{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]);
     let role = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "collector"});
@@ -165,16 +165,15 @@ async fn scrape(cluster: &Cluster) -> String {
     cluster.plane.apply(&objects).unwrap();
     let kubeconfig = cluster.plane.kubeconfig_of("default", "collector").await.unwrap();
     let read: Value = serde_json::from_slice(&std::fs::read(kubeconfig).unwrap()).unwrap();
-    let token = read["users"][0]["user"]["token"].as_str().unwrap().to_owned();
-    answer(cluster, "/metrics", Some(token)).await.unwrap()
+    read["users"][0]["user"]["token"].as_str().unwrap().to_owned()
 }
 
 /// What the program serves at a path.
-async fn answer(cluster: &Cluster, path: &str, token: Option<String>) -> Result<String, String> {
+async fn answer(cluster: &Cluster, path: &str, token: &str) -> Result<String, String> {
     let place = format!("https://127.0.0.1:{}", cluster.port());
     let mut config = Config::new(place.parse().unwrap());
     config.accept_invalid_certs = true;
-    config.auth_info = AuthInfo { token: token.map(Into::into), ..AuthInfo::default() };
+    config.auth_info = AuthInfo { token: Some(token.to_owned().into()), ..AuthInfo::default() };
     let client = Client::try_from(config).unwrap();
     let request = Request::get(path).body(Vec::new()).unwrap();
     client.request_text(request).await.map_err(|error| error.to_string())
@@ -182,7 +181,7 @@ async fn answer(cluster: &Cluster, path: &str, token: Option<String>) -> Result<
 
 /// The manifests without what they allow on a resource.
 fn without(resource: &str) -> Manifests {
-    let mut made = manifests(&Settings::default());
+    let mut made = manifests(&Parameters::default());
     let other = |rule: &PolicyRule| !rule.resources.iter().flatten().any(|one| one == resource);
     made.cluster_role.rules.iter_mut().for_each(|rules| rules.retain(other));
     for role in &mut made.roles {
@@ -207,8 +206,9 @@ async fn refused(resource: &str) -> (Cluster, Program) {
 #[tokio::test]
 async fn a_manager_that_may_not_read_its_secret_says_so_and_initialises_no_node() {
     let (cluster, program) = refused("secrets").await;
+    let token = collector(&cluster).await;
     until("readiness names the Secret", BOUND, || async {
-        let said = answer(&cluster, "/readyz?verbose", None).await.unwrap_or_else(|error| error);
+        let said = answer(&cluster, "/readyz?verbose", &token).await.unwrap_or_else(|error| error);
         let names = said.contains("kube-system/vsphere-cloud-secret") && said.contains("forbidden");
         Ok(if names { Wait::Done(()) } else { Wait::NotYet(said) })
     })
