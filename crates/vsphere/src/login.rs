@@ -1,11 +1,11 @@
-//! Logging in and out: what vCenter is, who we are to it, and the way back.
+//! Login and logout.
 
-use std::time::Duration;
+use std::{sync::OnceLock, time::Duration};
 
 use secrecy::{ExposeSecret, SecretString};
 
 use crate::{
-    error::{Cause, Error},
+    error::{Cause, Error, Remedy},
     reference::Ref,
     session::Credentials,
     shared::{NoTicket, SharedSession},
@@ -15,37 +15,39 @@ use crate::{
         CloneSession, Login, LoginByToken, Logout, RetrieveServiceContent, ServiceContent,
         ServiceInstance, SessionManager, UserSession,
     },
-    version::Release,
-    wire::{In, NOWHERE, Wire},
+    version::{Line, Version},
+    wire::{ANONYMOUS, InSession, Wire},
     xml::{Element, Field, Malformed, Method, Reader},
 };
 
-/// What the first requests to a server are called in errors: where wrong hosts and certificates show.
-const CONNECT: &str = "Connect";
 /// How often a logout is tried, and the pause that grows with each attempt.
 const LOGOUTS: u32 = 4;
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// A session that is open, and what vCenter said about itself when it was opened.
+/// A session that is open, and what vCenter reported about itself then.
 #[derive(Debug)]
 pub(crate) struct Established {
-    cookie: String,
+    cookie: SecretString,
     /// How calls about sessions name this one; the cookie's value does not work there.
     pub(crate) key: String,
-    /// Who vCenter says we are: `VSPHERE.LOCAL\csi`.
+    /// The user as vCenter names it: `VSPHERE.LOCAL\csi`.
     pub(crate) user: String,
     pub(crate) content: ServiceContent,
-    pub(crate) release: Release,
+    /// The version that vCenter is called in; none if it lists none that we know.
+    vim: Option<Version>,
+    /// The same for vSAN, which is read before the first call to CNS.
+    vsan: OnceLock<Option<Version>>,
 }
 
 impl Established {
     /// What REST takes for a session of its own, from 8.0U3 on.
     pub(crate) fn rest_id(&self) -> SecretString {
-        SecretString::from(self.cookie.trim_matches('"').to_owned())
+        SecretString::from(self.cookie.expose_secret().trim_matches('"').to_owned())
     }
 
-    pub(crate) fn as_in(&self) -> In<'_> {
-        In { release: self.release, cookie: Some(&self.cookie), security: None }
+    pub(crate) fn as_in(&self) -> InSession<'_> {
+        let (vim, vsan) = (self.vim.as_ref(), Some(&self.vsan));
+        InSession { vim, vsan, cookie: Some(&self.cookie), security: None }
     }
 }
 
@@ -53,13 +55,11 @@ fn session_manager(content: &ServiceContent) -> Ref<SessionManager> {
     content.session_manager.clone().unwrap_or_else(|| Ref::new("SessionManager"))
 }
 
-/// Finds out which release the server is and opens a session.
+/// Reads the release of the server and opens a session.
 pub(crate) async fn login(wire: &Wire, credentials: &Credentials) -> Result<Established, Error> {
-    let release = Release::listed(
-        &versions(wire, "/sdk/vimServiceVersions.xml").await?,
-        &versions(wire, "/sdk/vsanServiceVersions.xml").await?,
-    );
-    let anonymous = In { release, ..NOWHERE };
+    let listed = wire.versions("/sdk/vimServiceVersions.xml").await?.unwrap_or_default();
+    let vim = Version::newest(Line::Vim, &listed);
+    let anonymous = InSession { vim: vim.as_ref(), ..ANONYMOUS };
     let instance = Ref::<ServiceInstance>::new("ServiceInstance");
     let mut content = ServiceContent::default();
     wire.call(anonymous, Service::Vim, &instance, &RetrieveServiceContent {}, |reader, value| {
@@ -82,23 +82,23 @@ pub(crate) async fn login(wire: &Wire, credentials: &Credentials) -> Result<Esta
             Err(error) => Err(error),
         },
         Credentials::Shared(shared) => clone(wire, anonymous, &manager, shared).await,
-    }
-    .map_err(|error| refused(error, credentials))?;
-    Ok(Established { cookie, key: answer.key, user: answer.user_name, content, release })
+    }?;
+    let UserSession { key, user_name: user, .. } = answer;
+    Ok(Established { cookie, key, user, content, vim, vsan: OnceLock::new() })
 }
 
 /// Opens a session as a clone of another one.
 async fn clone(
     wire: &Wire,
-    anonymous: In<'_>,
+    anonymous: InSession<'_>,
     manager: &Ref<SessionManager>,
     shared: &SharedSession,
-) -> Result<(UserSession, String), Error> {
+) -> Result<(UserSession, SecretString), Error> {
     let trouble = |problem: NoTicket| wire.error(CloneSession::NAME, Cause::NoTicket(problem));
     let ticket = shared.ticket().await.map_err(trouble)?;
     let clone = CloneSession { clone_ticket: ticket.expose_secret().to_owned() };
     match open(wire, anonymous, manager, &clone).await {
-        Err(Error::Login(_)) => Err(trouble(shared.refusal(
+        Err(error) if error.is_login() => Err(trouble(shared.refusal(
             "vCenter does not know it; see that the service is logged in at this vCenter",
         ))),
         answered => answered,
@@ -107,23 +107,23 @@ async fn clone(
 
 async fn open_by_token(
     wire: &Wire,
-    anonymous: In<'_>,
+    anonymous: InSession<'_>,
     manager: &Ref<SessionManager>,
     token: &sts::Token,
-) -> Result<(UserSession, String), Error> {
+) -> Result<(UserSession, SecretString), Error> {
     let login = LoginByToken { locale: None };
-    let security = token.header(&soap::secured(anonymous.release, Service::Vim, manager, &login));
-    let session = In { security: Some(security.expose_secret()), ..anonymous };
+    let security = token.header(&soap::secured(anonymous.release(), Service::Vim, manager, &login));
+    let session = InSession { security: Some(&security), ..anonymous };
     open(wire, session, manager, &login).await
 }
 
 /// Calls a method that opens a session.
 async fn open<M: Method<On = SessionManager, Answer = UserSession>>(
     wire: &Wire,
-    session: In<'_>,
+    session: InSession<'_>,
     manager: &Ref<SessionManager>,
     method: &M,
-) -> Result<(UserSession, String), Error> {
+) -> Result<(UserSession, SecretString), Error> {
     let mut answer = UserSession::default();
     let take = |reader: &mut Reader<'_>, value: &Element<'_>| answer.absorb(reader, value);
     match wire.call_for_cookie(session, Service::Vim, manager, method, take).await {
@@ -132,23 +132,12 @@ async fn open<M: Method<On = SessionManager, Answer = UserSession>>(
             Err(wire.error(M::NAME, Cause::Malformed(Malformed::new("no session cookie"))))
         }
         (Some(cookie), Err(error)) => {
-            // The session exists, though its announcement was cut: do not leave it behind.
-            end(wire, In { cookie: Some(&cookie), security: None, ..session }, manager).await;
+            // The session exists although the answer was cut: end it.
+            end(wire, InSession { cookie: Some(&cookie), security: None, ..session }, manager)
+                .await;
             Err(error)
         }
         (None, Err(error)) => Err(error),
-    }
-}
-
-/// Says who was refused: vCenter's own sentence does not.
-pub(crate) fn refused(error: Error, credentials: &Credentials) -> Error {
-    match error {
-        Error::Login(mut failure) => {
-            let user = credentials.user().to_owned();
-            failure.cause = Cause::Credentials { user, held: None };
-            Error::Login(failure)
-        }
-        other => other,
     }
 }
 
@@ -159,11 +148,14 @@ pub(crate) async fn logout(wire: &Wire, session: &Established) {
 
 /// Tries a few times, since a session that stays counts against the limit of vCenter; after that nothing
 /// is lost: vCenter forgets idle sessions.
-async fn end(wire: &Wire, session: In<'_>, manager: &Ref<SessionManager>) {
+async fn end(wire: &Wire, session: InSession<'_>, manager: &Ref<SessionManager>) {
     for attempt in 1..=LOGOUTS {
         match wire.call(session, Service::Vim, manager, &Logout {}, |_, _| Ok(())).await {
             Ok(()) => return,
-            Err(error @ (Error::Retry(_) | Error::Unreachable(_))) if attempt < LOGOUTS => {
+            Err(error)
+                if attempt < LOGOUTS
+                    && matches!(error.remedy, Remedy::Retry | Remedy::Unreachable) =>
+            {
                 tracing::debug!(vcenter = %wire.name(), %error, attempt, "logout failed, trying again");
                 tokio::time::sleep(PAUSE * attempt).await;
             }
@@ -175,31 +167,24 @@ async fn end(wire: &Wire, session: In<'_>, manager: &Ref<SessionManager>) {
     }
 }
 
-/// The versions that a service lists, newest and older ones.
-async fn versions(wire: &Wire, path: &str) -> Result<Vec<String>, Error> {
-    let Some(document) = wire.document(CONNECT, path).await? else {
-        return Ok(Vec::new());
-    };
-    listed(&document).map_err(|malformed| wire.error(CONNECT, Cause::Malformed(malformed)))
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// All `<version>` elements, wherever they are.
-pub(crate) fn listed(document: &str) -> Result<Vec<String>, Malformed> {
-    let mut reader = Reader::new(document);
-    let root = reader.root()?;
-    let mut found = Vec::new();
-    while let Some(namespace) = reader.child(&root)? {
-        while let Some(child) = reader.child(&namespace)? {
-            match child.name() {
-                "version" => found.push(reader.text(&child)?.into_owned()),
-                "priorVersions" => {
-                    while let Some(prior) = reader.child(&child)? {
-                        found.push(reader.text(&prior)?.into_owned());
-                    }
-                }
-                _ => {}
-            }
-        }
+    #[test]
+    fn the_cookie_of_a_session_is_in_no_debug_text() {
+        let session = Established {
+            cookie: SecretString::from("\"52b1c0ffee\""),
+            key: "key".to_owned(),
+            user: "VSPHERE.LOCAL\\csi".to_owned(),
+            content: ServiceContent::default(),
+            vim: None,
+            vsan: OnceLock::new(),
+        };
+        let security = SecretString::from("<Assertion/>");
+        let signed = InSession { security: Some(&security), ..session.as_in() };
+        let shown = format!("{session:?} {signed:?} {:?}", session.rest_id());
+        assert!(shown.contains("csi"), "{shown}");
+        assert!(!shown.contains("52b1c0ffee") && !shown.contains("Assertion"), "{shown}");
     }
-    Ok(found)
 }

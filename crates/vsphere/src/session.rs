@@ -1,30 +1,29 @@
 //! The session: one per connection, opened when it is needed, opened again when vCenter forgot it.
 //!
-//! Logins are single-flight: whoever needs a session while another logs in waits for that one's. A login is
-//! carried through even if the call that wanted it is given up, so that no session is opened and forgotten.
-//! After refused credentials nobody asks again for three minutes unless they change: vCenter locks accounts
-//! after a few attempts, and an account that a driver locked pages somebody else.
+//! Logins are single-flight: calls that need a session while a login is on the way wait for it. A login is carried
+//! through even if the call that wanted it is given up, so that no session is opened and forgotten. Failed logins
+//! are [budgeted](LoginBudget).
 
-use std::{
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use secrecy::{ExposeSecret, SecretString};
+use sha2::{Digest as _, Sha256};
 use tokio::{
     sync::{OwnedMutexGuard, oneshot},
     task::JoinSet,
-    time::Instant,
 };
 
+pub use crate::budget::LoginBudget;
 use crate::{
+    budget::Door,
+    connection::Settings,
     error::{Cause, Error},
     login::{self, Established},
     wire::Wire,
 };
 
-/// How long refused credentials are not tried again.
-const HOLD: Duration = Duration::from_secs(180);
+/// A digest of credentials.
+pub(crate) type Digest = [u8; 32];
 
 /// Who we are to vCenter.
 #[derive(Debug, Clone)]
@@ -40,7 +39,7 @@ pub enum Credentials {
     Token(crate::sts::Token),
     /// A certificate and its key, which get a token of their own at each login.
     Certificate(crate::sts::KeyPair),
-    /// A clone of a session that somebody else opened.
+    /// A clone of a session that another program opened.
     Shared(crate::shared::SharedSession),
 }
 
@@ -60,17 +59,16 @@ impl Credentials {
         }
     }
 
-    fn same(&self, other: &Self) -> bool {
-        match (self, other) {
-            (
-                Self::Password { user, password },
-                Self::Password { user: other_user, password: other_password },
-            ) => user == other_user && password.expose_secret() == other_password.expose_secret(),
-            (Self::Token(token), Self::Token(other)) => token.same(other),
-            (Self::Certificate(pair), Self::Certificate(other)) => pair.same(other),
-            (Self::Shared(shared), Self::Shared(other)) => shared.same(other),
-            _ => false,
-        }
+    /// Tells credentials apart without keeping them. A clone of a session proves nothing, and nothing is locked.
+    pub(crate) fn digest(&self) -> Option<Digest> {
+        let secret = match self {
+            Self::Password { password, .. } => password,
+            Self::Token(token) => token.text(),
+            Self::Certificate(pair) => &SecretString::from(pair.certificate()),
+            Self::Shared(_) => return None,
+        };
+        let parts = format!("{}\0{}", self.user(), secret.expose_secret());
+        Some(Sha256::digest(SecretString::from(parts).expose_secret()).into())
     }
 }
 
@@ -78,30 +76,14 @@ impl Credentials {
 #[derive(Debug, Default)]
 struct Slot {
     session: Option<Arc<Established>>,
-    refused: Option<Refused>,
     closed: bool,
-}
-
-#[derive(Debug)]
-struct Refused {
-    credentials: Credentials,
-    at: Instant,
-}
-
-impl Refused {
-    /// How long these credentials must not be tried again.
-    fn rest(&self, credentials: &Credentials, now: Instant) -> Option<Duration> {
-        if !self.credentials.same(credentials) {
-            return None;
-        }
-        HOLD.checked_sub(now.duration_since(self.at)).filter(|rest| !rest.is_zero())
-    }
 }
 
 /// The session of a connection.
 #[derive(Debug)]
 pub(crate) struct Session {
     wire: Arc<Wire>,
+    budget: LoginBudget,
     credentials: Mutex<Credentials>,
     slot: Arc<tokio::sync::Mutex<Slot>>,
     /// Logins and logouts, which must not be cut short; they end with the connection.
@@ -109,10 +91,11 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    pub(crate) fn new(wire: Arc<Wire>, credentials: Credentials) -> Self {
+    pub(crate) fn new(wire: Arc<Wire>, settings: &Settings) -> Self {
         Self {
             wire,
-            credentials: Mutex::new(credentials),
+            budget: settings.budget.clone(),
+            credentials: Mutex::new(settings.credentials.clone()),
             slot: Arc::default(),
             running: Mutex::default(),
         }
@@ -131,20 +114,14 @@ impl Session {
         self.login(slot, credentials, false).await
     }
 
-    /// The credentials for a login at another of vCenter's services: this session was opened with them, and
-    /// nobody has refused them since. An attempt elsewhere counts towards locking the account, too.
+    /// The credentials for a login at another of vCenter's services: those that this session was opened with.
     pub(crate) async fn accepted(&self) -> Result<Credentials, Error> {
         self.get().await?;
-        let slot = self.slot.lock().await;
-        let credentials = self.credentials.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        self.held(&slot, &credentials)?;
-        Ok(credentials)
+        Ok(self.credentials.lock().unwrap_or_else(PoisonError::into_inner).clone())
     }
 
-    /// Another service refused these credentials; they changed after this session was opened.
-    pub(crate) async fn refuse(&self, credentials: Credentials) {
-        self.wire.metrics().login("refused");
-        self.slot.lock().await.refused = Some(Refused { credentials, at: Instant::now() });
+    pub(crate) fn budget(&self) -> &LoginBudget {
+        &self.budget
     }
 
     /// Forgets a session that vCenter does not know any more. It is logged out all the same: should
@@ -159,6 +136,12 @@ impl Session {
         }
     }
 
+    /// Whether vCenter still has this session, as far as is known.
+    pub(crate) async fn is_current(&self, session: &Arc<Established>) -> bool {
+        let slot = self.slot.lock().await;
+        slot.session.as_ref().is_some_and(|current| Arc::ptr_eq(current, session))
+    }
+
     /// Takes new credentials. They are tried at once: refused ones change nothing, so that a mistyped
     /// password does not end a session that works. If vCenter does not answer they are taken on trust.
     pub(crate) async fn replace(&self, credentials: Credentials) -> Result<(), Error> {
@@ -167,7 +150,9 @@ impl Session {
             return Err(self.wire.error("Login", Cause::Closed));
         }
         let tried = self.login(slot, credentials.clone(), true).await;
-        if let Err(error @ Error::Login(_)) = tried {
+        if let Err(error) = tried
+            && error.is_login()
+        {
             return Err(error);
         }
         *self.credentials.lock().unwrap_or_else(PoisonError::into_inner) = credentials;
@@ -190,39 +175,33 @@ impl Session {
         while running.join_next().await.is_some() {}
     }
 
-    /// Logs in while holding the slot, in a task of its own.
+    /// Logs in while holding the slot.
     async fn login(
         &self,
         mut slot: OwnedMutexGuard<Slot>,
         credentials: Credentials,
         replacing: bool,
     ) -> Result<Arc<Established>, Error> {
-        self.held(&slot, &credentials)?;
-        let wire = Arc::clone(&self.wire);
+        let (wire, budget) = (Arc::clone(&self.wire), self.budget.clone());
+        let login = async move {
+            let login = login::login(&wire, &credentials);
+            let result = budget.attempt(&wire, Door::Soap, &credentials, login).await;
+            settle(&wire, &mut slot, &credentials, result, replacing).await
+        };
+        self.carry(login).await
+    }
+
+    /// Carries a login through even if the caller gives up; what it opened stays for the next call.
+    pub(crate) async fn carry<T: Send + 'static>(
+        &self,
+        login: impl Future<Output = Result<T, Error>> + Send + 'static,
+    ) -> Result<T, Error> {
         let (sender, receiver) = oneshot::channel();
-        self.run(async move {
-            let result = login::login(&wire, &credentials).await;
-            let answer = settle(&wire, &mut slot, credentials, result, replacing).await;
-            drop(slot);
-            // Nobody waits any more if the call was given up; the session stays for the next one.
-            sender.send(answer).unwrap_or_default();
-        });
+        self.run(async move { sender.send(login.await).unwrap_or_default() });
         receiver.await.unwrap_or_else(|_| Err(self.wire.error("Login", Cause::Closed)))
     }
 
-    /// Keeps credentials from being tried again soon after they were refused.
-    fn held(&self, slot: &Slot, credentials: &Credentials) -> Result<(), Error> {
-        if let Some(refused) = &slot.refused
-            && let Some(rest) = refused.rest(credentials, Instant::now())
-        {
-            let user = credentials.user().to_owned();
-            self.wire.metrics().login("held");
-            return Err(self.wire.error("Login", Cause::Credentials { user, held: Some(rest) }));
-        }
-        Ok(())
-    }
-
-    /// Carries something through even if the call that wanted it is given up.
+    /// Runs in the background until it ends, at most as long as the connection.
     pub(crate) fn run(&self, work: impl Future<Output = ()> + Send + 'static) {
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         while running.try_join_next().is_some() {}
@@ -234,7 +213,7 @@ impl Session {
 async fn settle(
     wire: &Wire,
     slot: &mut Slot,
-    credentials: Credentials,
+    credentials: &Credentials,
     result: Result<Established, Error>,
     replacing: bool,
 ) -> Result<Arc<Established>, Error> {
@@ -244,19 +223,13 @@ async fn settle(
             wire.metrics().session_opened();
             tracing::info!(vcenter = %wire.name(), user = credentials.user(), "logged in");
             let session = Arc::new(session);
-            slot.refused = None;
             if let Some(old) = slot.session.replace(Arc::clone(&session)) {
                 wire.metrics().session_ended();
                 login::logout(wire, &old).await;
             }
             Ok(session)
         }
-        Err(error @ Error::Login(_)) => {
-            wire.metrics().login("refused");
-            tracing::error!(vcenter = %wire.name(), user = credentials.user(), %error, "login refused");
-            slot.refused = Some(Refused { credentials, at: Instant::now() });
-            Err(error)
-        }
+        Err(error) if error.is_login() => Err(error),
         Err(error) => {
             wire.metrics().login("failed");
             if replacing && let Some(old) = slot.session.take() {
@@ -266,24 +239,5 @@ async fn settle(
             }
             Err(error)
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{Credentials, HOLD, Instant, Refused};
-
-    #[test]
-    fn refused_credentials_rest_until_they_change_or_the_time_is_over() {
-        let wrong = Credentials::password("csi@vsphere.local", "wrong");
-        let at = Instant::now();
-        let refused = Refused { credentials: wrong.clone(), at };
-        assert_eq!(refused.rest(&wrong, at), Some(HOLD));
-        assert_eq!(refused.rest(&wrong, at + HOLD), None);
-        let corrected = Credentials::password("csi@vsphere.local", "right");
-        assert_eq!(refused.rest(&corrected, at), None);
-        let other = Credentials::password("cpi@vsphere.local", "wrong");
-        assert_eq!(refused.rest(&other, at), None);
-        assert!(HOLD.as_secs() >= 180);
     }
 }

@@ -1,8 +1,8 @@
-//! Sessions that are cloned from another one: a service that is logged in hands out tickets.
+//! Sessions cloned from that of another program: a service that is logged in issues tickets.
 //!
-//! Each login asks the service anew, because a ticket is good once. What the service is asked with may be in a
-//! file, which is read at each login: tokens of Kubernetes change. A service that gives no ticket is trouble on
-//! the way, not a refused password: nothing is held back, and the next attempt asks again.
+//! Each login requests a ticket, because a ticket is valid once. The bearer token may be in a file, which is read at
+//! each login: tokens of Kubernetes change. A service that issues no ticket is like an unreachable vCenter, not like
+//! a refused password: the next login tries again.
 
 use std::{fmt, fs, path::PathBuf, time::Duration};
 
@@ -23,21 +23,21 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 /// A ticket is short.
 const LONGEST: usize = 64 << 10;
 
-/// A service that hands out tickets for clones of its session.
+/// A service that issues tickets for clones of its session.
 #[derive(Debug, Clone)]
 pub struct SharedSession {
     /// Where it is; `https`, or `http` inside a cluster.
     pub url: String,
-    /// What it is asked with.
+    /// How we authenticate to it.
     pub bearer: Bearer,
 }
 
-/// Who we are to the service.
+/// The bearer token for the service.
 #[derive(Debug, Clone)]
 pub enum Bearer {
-    /// The owner of this token.
+    /// This token.
     Token(SecretString),
-    /// The owner of the token in this file.
+    /// The token in this file.
     File(PathBuf),
 }
 
@@ -62,7 +62,7 @@ struct Answer {
 impl SharedSession {
     /// A fresh ticket.
     pub(crate) async fn ticket(&self) -> Result<SecretString, NoTicket> {
-        match tokio::time::timeout(ANSWER_WITHIN, self.ask()).await {
+        match tokio::time::timeout(ANSWER_WITHIN, self.request()).await {
             Ok(answered) => answered.map_err(|problem| self.refusal(problem)),
             Err(_) => {
                 let seconds = ANSWER_WITHIN.as_secs();
@@ -71,13 +71,13 @@ impl SharedSession {
         }
     }
 
-    /// That there is no ticket, or that it is of no use.
+    /// The error of a missing or unusable ticket.
     pub(crate) fn refusal(&self, problem: impl Into<String>) -> NoTicket {
         NoTicket { url: self.url.clone(), problem: problem.into() }
     }
 
-    async fn ask(&self) -> Result<SecretString, String> {
-        let url: Uri = self.url.parse().map_err(|_| "this is no URL".to_owned())?;
+    async fn request(&self) -> Result<SecretString, String> {
+        let url: Uri = self.url.parse().map_err(|_| "not a valid URL".to_owned())?;
         let bearer = self.bearer.read()?;
         let tls = Trust::default().config().map_err(|error| error.to_string())?;
         let connector = HttpsConnectorBuilder::new()
@@ -111,17 +111,6 @@ impl SharedSession {
         }
         Ok(SecretString::from(answer.token))
     }
-
-    pub(crate) fn same(&self, other: &Self) -> bool {
-        self.url == other.url
-            && match (&self.bearer, &other.bearer) {
-                (Bearer::Token(one), Bearer::Token(other)) => {
-                    one.expose_secret() == other.expose_secret()
-                }
-                (Bearer::File(one), Bearer::File(other)) => one == other,
-                _ => false,
-            }
-    }
 }
 
 impl Bearer {
@@ -137,7 +126,7 @@ impl Bearer {
     }
 }
 
-/// The innermost cause says most.
+/// The innermost cause is the most specific.
 fn reason(error: &(dyn std::error::Error + 'static)) -> String {
     let chain = std::iter::successors(Some(error), |cause| (*cause).source());
     chain.last().map(ToString::to_string).unwrap_or_default()

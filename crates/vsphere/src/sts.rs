@@ -1,30 +1,31 @@
 //! Tokens: SAML assertions of vCenter's token service, which stand for a user for a while.
 //!
-//! A bearer token is good for whoever holds it; a token of a certificate only for requests that are signed with
-//! its key. Hides WS-Trust, WS-Security and XML signatures: the rest of the crate asks for a token, and for
-//! the header that proves it.
+//! A bearer token is valid for everybody who holds it; a token of a certificate only for requests that are signed
+//! with its key. Hides WS-Trust, WS-Security and XML signatures: the rest of the crate requests a token, and the
+//! header that proves it.
 //!
-//! Deliberately absent: renewal (a new one is as cheap), and checking a token's own signature, which is for
-//! whoever it is presented to.
+//! Deliberately absent: renewal (a new one is as cheap), and checking a token's own signature, which is the server's
+//! work; and the lookup service: tokens are requested from the vCenter itself, not from an external Platform
+//! Services Controller, which ended with vCenter 6.7. Logins by password work there, too.
 
-mod encode;
 mod signature;
 #[cfg(test)]
 mod tests;
 
-use std::{fmt, time::Duration};
+use std::{fmt, io::Read, time::Duration};
 
+use base64::prelude::{BASE64_STANDARD, Engine};
+use flate2::{Compression, read::GzEncoder};
 use jiff::Timestamp;
 use secrecy::{ExposeSecret, SecretString};
 use sha2::{Digest, Sha256};
 
-use self::encode::{base64, gzip};
 pub use self::signature::{InvalidKeyPair, KeyPair};
 use crate::{
+    budget::Door,
     connection::Connection,
     endpoint::Endpoint,
     error::{Cause, Error},
-    login,
     session::Credentials,
     shared::SharedSession,
     soap::{self, Answer, Header},
@@ -50,14 +51,14 @@ const EXCLUSIVE: &str = "http://www.w3.org/2001/10/xml-exc-c14n#";
 const RSA_SHA256: &str = "http://www.w3.org/2001/04/xmldsig-more#rsa-sha256";
 const SHA256: &str = "http://www.w3.org/2001/04/xmlenc#sha256";
 
-/// vCenter gives bearer tokens for five minutes at most.
+/// vCenter issues bearer tokens for five minutes at most.
 const BEARER: Duration = Duration::from_secs(300);
-/// A token of a certificate is only used for the login it was asked for.
+/// A token of a certificate is only used for one login.
 const HOLDER: Duration = Duration::from_secs(1800);
 /// How long a request may be on the way.
 const ON_THE_WAY: Duration = Duration::from_secs(300);
 
-/// A SAML token. Its text is a secret: whoever has it is the user.
+/// A SAML token. Its text is a secret.
 #[derive(Clone)]
 pub struct Token {
     assertion: SecretString,
@@ -68,7 +69,7 @@ pub struct Token {
     pair: Option<KeyPair>,
 }
 
-/// Shows whose token it is and how long it is good, not the token.
+/// Without the text.
 impl fmt::Debug for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = f.debug_struct("Token");
@@ -79,9 +80,9 @@ impl fmt::Debug for Token {
     }
 }
 
-/// A text that is no SAML token.
+/// A text that is not a SAML token.
 #[derive(Debug, Clone, thiserror::Error)]
-#[error("this is no SAML 2.0 token")]
+#[error("not a valid SAML 2.0 token")]
 pub struct InvalidToken(#[source] Malformed);
 
 impl Token {
@@ -92,7 +93,7 @@ impl Token {
         Self::read(&mut reader, &root, None).map_err(InvalidToken)
     }
 
-    /// The text, to hand to another process.
+    /// The text, for another process.
     pub fn text(&self) -> &SecretString {
         &self.assertion
     }
@@ -102,13 +103,9 @@ impl Token {
         &self.subject
     }
 
-    /// When it ends, if it says so.
+    /// When it expires, if it does.
     pub fn expires(&self) -> Option<Timestamp> {
         self.expires
-    }
-
-    pub(crate) fn same(&self, other: &Self) -> bool {
-        self.assertion.expose_secret() == other.assertion.expose_secret()
     }
 
     /// The header that proves the token, for a request with this body.
@@ -130,14 +127,13 @@ impl Token {
 
     /// The value of REST's `Authorization` for a `POST` without body.
     fn authorization(&self, wire: &Wire, path: &str) -> SecretString {
-        let mut value =
-            format!("SIGN token=\"{}\"", base64(&gzip(self.text().expose_secret().as_bytes())));
+        let mut value = format!("SIGN token=\"{}\"", base64(gzip(self.text().expose_secret())));
         if let (Some(pair), Ok(endpoint)) = (&self.pair, wire.name().parse()) {
             let now = Timestamp::now();
             let nonce = format!("{}:{}", now.as_millisecond(), now.subsec_nanosecond());
             let digest = Sha256::digest(b"");
             let signature = pair.sign(&rest_message(&nonce, path, &endpoint, &digest));
-            let digest = base64(&digest);
+            let digest = base64(digest);
             value.push_str(&format!(
                 ", signature_alg=\"RSA-SHA256\", signature=\"{signature}\", nonce=\"{nonce}\", \
                  bodyhash=\"{digest}\""
@@ -187,24 +183,30 @@ impl Connection {
     /// gives that one.
     pub async fn token(&self) -> Result<Token, Error> {
         let credentials = self.session().accepted().await?;
-        let issued = match &credentials {
-            Credentials::Password { user, password } => issue(self.wire(), user, password).await,
-            Credentials::Token(token) => Ok(token.clone()),
-            Credentials::Certificate(pair) => issue_by_certificate(self.wire(), pair).await,
-            Credentials::Shared(shared) => Err(no_token(self.wire(), shared)),
+        let own = self.clone();
+        let login = async move {
+            let issued = issue_to(own.wire(), &credentials);
+            own.session().budget().attempt(own.wire(), Door::Tokens, &credentials, issued).await
         };
-        if let Err(error @ Error::Login(_)) = issued {
-            let error = login::refused(error, &credentials);
-            self.session().refuse(credentials).await;
-            return Err(error);
-        }
-        issued
+        self.session().carry(login).await
     }
 }
 
-/// Whoever has a clone of a session cannot prove anything else.
+async fn issue_to(wire: &Wire, credentials: &Credentials) -> Result<Token, Error> {
+    match credentials {
+        Credentials::Password { user, password } => issue(wire, user, password).await,
+        Credentials::Token(token) => Ok(token.clone()),
+        Credentials::Certificate(pair) => issue_by_certificate(wire, pair).await,
+        Credentials::Shared(shared) => Err(no_token(wire, shared)),
+    }
+}
+
+/// A clone of a session proves nothing else.
 fn no_token(wire: &Wire, shared: &SharedSession) -> Error {
-    wire.error("Issue", Cause::NoTicket(shared.refusal("it hands out sessions, not tokens")))
+    wire.error(
+        "Issue",
+        Cause::NoTicket(shared.refusal("it issues tickets for sessions, not tokens")),
+    )
 }
 
 /// The value of REST's `Authorization` that opens a session.
@@ -223,6 +225,19 @@ pub(crate) async fn authorization(
     }
 }
 
+/// Base64 with padding.
+pub(crate) fn base64(bytes: impl AsRef<[u8]>) -> String {
+    BASE64_STANDARD.encode(bytes)
+}
+
+fn gzip(text: &str) -> Vec<u8> {
+    let mut file = Vec::new();
+    let mut encoder = GzEncoder::new(text.as_bytes(), Compression::default());
+    // Neither the text nor the vector can fail.
+    encoder.read_to_end(&mut file).unwrap_or_default();
+    file
+}
+
 /// The value of REST's `Authorization` for a user and a password.
 fn basic(user: &str, password: &SecretString) -> SecretString {
     let pair = SecretString::from(format!("{user}:{}", password.expose_secret()));
@@ -233,7 +248,7 @@ fn basic(user: &str, password: &SecretString) -> SecretString {
 fn rest_message(nonce: &str, path: &str, endpoint: &Endpoint, digest: &[u8]) -> Vec<u8> {
     let host = endpoint.host().to_lowercase();
     let host = if host.contains(':') { format!("[{host}]") } else { host };
-    // The usual port is not in the request, and whoever answers takes it for that of plain HTTP.
+    // The default port is not in the request, and the server takes it for that of plain HTTP.
     let port = if endpoint.port() == 443 { 80 } else { endpoint.port() };
     let mut message = format!("{nonce}\nPOST\n{path}\n{host}\n{port}\n").into_bytes();
     message.extend(digest);
@@ -241,12 +256,12 @@ fn rest_message(nonce: &str, path: &str, endpoint: &Endpoint, digest: &[u8]) -> 
     message
 }
 
-/// Asks for a bearer token.
+/// Requests a bearer token.
 async fn issue(wire: &Wire, user: &str, password: &SecretString) -> Result<Token, Error> {
     request(wire, bearer_request(user, password), None).await
 }
 
-/// Asks for a token that is bound to the key of a certificate.
+/// Requests a token that is bound to the key of a certificate.
 pub(crate) async fn issue_by_certificate(wire: &Wire, pair: &KeyPair) -> Result<Token, Error> {
     request(wire, holder_request(pair), Some(pair.clone())).await
 }
@@ -283,7 +298,7 @@ fn assertion(
     Ok(None)
 }
 
-/// The envelope that asks for a bearer token.
+/// The request for a bearer token.
 fn bearer_request(user: &str, password: &SecretString) -> SecretString {
     let mut writer = Writer::new(Release::OLDEST);
     writer.verbatim(&timestamp().1);
@@ -296,7 +311,7 @@ fn bearer_request(user: &str, password: &SecretString) -> SecretString {
     SecretString::from(soap::envelope(header, &content(BEARER, "Bearer", "")))
 }
 
-/// The envelope that asks for a token of a certificate.
+/// The request for a token of a certificate.
 fn holder_request(pair: &KeyPair) -> SecretString {
     let (id, timestamp) = timestamp();
     let use_key = "<wst:UseKey Sig=\"signature\"></wst:UseKey>";
@@ -316,7 +331,7 @@ fn holder_request(pair: &KeyPair) -> SecretString {
     SecretString::from(soap::envelope(header, &content))
 }
 
-/// What is asked for. The body around it declares `wsu`.
+/// The content of a request for a token. The body around it declares `wsu`.
 fn content(lifetime: Duration, key: &str, use_key: &str) -> String {
     let times = times(lifetime);
     format!(

@@ -1,7 +1,7 @@
-//! Tags: what people stick on objects of the inventory, and how zones and regions are told.
+//! Tags on objects of the inventory, which name zones and regions.
 //!
 //! Hides that tags live behind another API than everything else, with a session of its own and in one of two
-//! dialects. [`TagCache`] is for those who only want to know the zone of something.
+//! dialects. [`TagCache`] is for programs that only need the zones of objects.
 //!
 //! Deliberately absent: changing and deleting tags and categories, which is left to people.
 
@@ -18,7 +18,7 @@ use self::rest::{Request, TAGS_OF_CATEGORY};
 pub(crate) use self::session::TagSession;
 use crate::{
     connection::Connection,
-    error::Error,
+    error::{Error, Remedy},
     reference::{IsA, Ref},
     types::ManagedEntity,
 };
@@ -245,7 +245,7 @@ impl Tags<'_> {
         let reads = ids.into_iter().map(|id| async move {
             match self.send(Request::get(name, resource, Some(&id))).await {
                 Ok(found) => Ok(Some(found)),
-                Err(Error::NotFound(_)) => Ok(None),
+                Err(Error { remedy: Remedy::NotFound { .. }, .. }) => Ok(None),
                 Err(error) => Err(error),
             }
         });

@@ -15,7 +15,7 @@ use rustls::{
 };
 use sha2::{Digest, Sha256};
 
-use super::{DS, EXCLUSIVE, RSA_SHA256, SHA256, encode::base64};
+use super::{DS, EXCLUSIVE, RSA_SHA256, SHA256, base64};
 
 /// A certificate of a solution user and its private key, an RSA key.
 #[derive(Clone)]
@@ -51,15 +51,11 @@ impl KeyPair {
             .and_then(|key| any_supported_type(&key).map_err(|error| error.to_string()))
             .and_then(|key| {
                 key.choose_scheme(&[SignatureScheme::RSA_PKCS1_SHA256])
-                    .ok_or_else(|| "it is no RSA key".to_owned())
+                    .ok_or_else(|| "it is not an RSA key".to_owned())
             })
             .map_err(invalid("the private key"))?;
         signer.sign(b"").map_err(|error| error.to_string()).map_err(invalid("the private key"))?;
         Ok(Self { certificate, signer: signer.into() })
-    }
-
-    pub(crate) fn same(&self, other: &Self) -> bool {
-        self.certificate == other.certificate
     }
 
     /// The certificate as text: base64 of the DER.
@@ -68,8 +64,8 @@ impl KeyPair {
     }
 
     pub(super) fn sign(&self, message: &[u8]) -> String {
-        // A key that has signed once signs always; if not, nobody takes the empty signature.
-        base64(&self.signer.sign(message).unwrap_or_default())
+        // The key has signed before; an empty signature would be refused.
+        base64(self.signer.sign(message).unwrap_or_default())
     }
 
     /// The signature element over parts that are written canonically, each given by its id.
@@ -81,9 +77,10 @@ impl KeyPair {
              <ds:SignatureMethod Algorithm=\"{RSA_SHA256}\"></ds:SignatureMethod>\
              {references}</ds:SignedInfo>"
         );
+        let id = if id.is_empty() { String::new() } else { format!(" Id=\"{id}\"") };
         let value = self.sign(signed.as_bytes());
         format!(
-            "<ds:Signature xmlns:ds=\"{DS}\" Id=\"{id}\">{signed}\
+            "<ds:Signature xmlns:ds=\"{DS}\"{id}>{signed}\
              <ds:SignatureValue>{value}</ds:SignatureValue>\
              <ds:KeyInfo>{key_reference}</ds:KeyInfo></ds:Signature>"
         )
@@ -91,7 +88,7 @@ impl KeyPair {
 }
 
 fn reference(id: &str, part: &str) -> String {
-    let digest = base64(&Sha256::digest(part));
+    let digest = base64(Sha256::digest(part));
     format!(
         "<ds:Reference URI=\"#{id}\"><ds:Transforms>\
          <ds:Transform Algorithm=\"{EXCLUSIVE}\"></ds:Transform></ds:Transforms>\

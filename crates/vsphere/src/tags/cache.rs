@@ -1,7 +1,7 @@
 //! Which tag of a category an object has, for zones and regions.
 //!
-//! Read from the tags' side: one request tells all objects of all tags, so that a refresh costs the same for
-//! ten objects as for ten thousand, and answers for objects that nobody knew of when it was made. Objects
+//! Read from the tags' side: one request returns all objects of all tags, so that a refresh costs the same for
+//! ten objects as for ten thousand, and has the objects that were unknown before. Objects
 //! that the user may not read are not in the answer; they have no tags here.
 //!
 //! Names cost a request each and hardly ever change, so they are read once an hour; which tags there are and
@@ -23,13 +23,13 @@ use crate::{
 /// How long names are believed.
 const NAMES_FOR: Duration = Duration::from_secs(3600);
 
-/// The tags of a few categories on all objects, remembered until somebody asks to read them again.
+/// The tags of a few categories on all objects, cached until the next refresh.
 #[derive(Debug)]
 pub struct TagCache {
     connection: Connection,
     categories: Vec<String>,
     known: Mutex<Option<Arc<TagMap>>>,
-    /// Held while reading, so that those who need a first map wait for one read.
+    /// Held while reading, so that concurrent calls wait for one read.
     reading: tokio::sync::Mutex<Names>,
 }
 
@@ -88,7 +88,7 @@ impl TagCache {
     }
 
     async fn read_and_keep(&self, names: &mut Names) -> Result<Arc<TagMap>, Error> {
-        // A category that was deleted is an error at first, and missing when its name is asked for again.
+        // A category that was deleted is an error at first, and missing when its name is read again.
         let mut known = std::mem::take(names);
         let map = Arc::new(self.read(&mut known).await?);
         *names = known;

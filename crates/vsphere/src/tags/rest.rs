@@ -1,5 +1,5 @@
-//! The two dialects of vCenter's REST API, told apart at login: `/api` of 7.0U2 and later, and the old
-//! `/rest`, which wraps values and writes ids and actions differently. Nobody else knows that there are two.
+//! The two dialects of vCenter's REST API, distinguished at login: `/api` of 7.0U2 and later, and the old
+//! `/rest`, which wraps values and writes ids and actions differently. The rest of the crate does not see the difference.
 //!
 //! Errors get the names that SOAP has for them, so that they have the same remedies.
 
@@ -110,7 +110,7 @@ impl Dialect {
 /// Why the server refused: its error by the name of its twin in SOAP.
 fn refusal(status: StatusCode, text: &str) -> Cause {
     let body: Value = serde_json::from_str(text).unwrap_or_default();
-    // The old dialect says com.vmware.vapi.std.errors.not_found where the new one says NOT_FOUND.
+    // The old dialect has com.vmware.vapi.std.errors.not_found where the new one has NOT_FOUND.
     let kind = body["error_type"].as_str().or_else(|| body["type"].as_str()).unwrap_or_default();
     let kind = kind.rsplit('.').next().unwrap_or_default().to_uppercase();
     let name = match (kind.as_str(), status) {

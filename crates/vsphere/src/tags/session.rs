@@ -1,22 +1,25 @@
-//! The REST session of a connection: opened when tags are first asked for, and again when vCenter forgot it.
+//! The REST session of a connection: opened by the first request, and again when vCenter has forgotten it.
 //!
-//! It is opened with the credentials that the SOAP session was opened with, never with others and never with
-//! refused ones, so that asking for tags adds no attempts towards locking the account. A login is carried
-//! through even if whoever wanted it has given up.
+//! It is opened with the credentials of the SOAP session, within the budget of failed logins. A login is completed
+//! even if its caller has given up.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
 use hyper::http::{Method, StatusCode};
 use secrecy::{ExposeSecret, SecretString};
 use serde::de::DeserializeOwned;
-use tokio::sync::{Mutex, oneshot};
+use tokio::sync::Mutex;
 
 use super::rest::{Dialect, Request};
 use crate::{
-    connection::{Connection, is_logged_out},
+    budget::Door,
+    connection::Connection,
     error::{Cause, Error},
     fault::Fault,
-    login,
+    login::Established,
     session::Credentials,
     sts,
     wire::Wire,
@@ -35,8 +38,10 @@ pub(crate) struct TagSession {
 struct Open {
     id: SecretString,
     dialect: Dialect,
-    /// Whether it is the SOAP session's, which ends with that.
-    borrowed: bool,
+    /// The SOAP session that it is a part of, if it was not opened on its own.
+    borrowed: Option<Arc<Established>>,
+    /// Whether a request was answered in it.
+    worked: AtomicBool,
 }
 
 impl TagSession {
@@ -48,25 +53,35 @@ impl TagSession {
     ) -> Result<T, Error> {
         let open = self.get(connection).await?;
         match open.send(connection.wire(), request).await {
-            Err(error) if is_logged_out(&error) => {
-                self.expired(&open).await;
+            Err(error) if error.is_logged_out() => {
+                self.expired(connection, &open).await;
                 self.get(connection).await?.send(connection.wire(), request).await
             }
             answered => answered,
         }
     }
 
-    /// Logs out, if anybody has logged in.
+    /// Logs out, if there is a session.
     pub(crate) async fn forget(&self, connection: &Connection) {
-        if let Some(open) = self.slot.lock().await.take().filter(|open| !open.borrowed) {
+        if let Some(open) = self.slot.lock().await.take().filter(|open| open.borrowed.is_none()) {
             open.logout(connection.wire()).await;
         }
     }
 
-    async fn expired(&self, gone: &Arc<Open>) {
-        let mut slot = self.slot.lock().await;
-        if slot.as_ref().is_some_and(|current| Arc::ptr_eq(current, gone)) {
-            *slot = None;
+    async fn expired(&self, connection: &Connection, gone: &Arc<Open>) {
+        {
+            let mut slot = self.slot.lock().await;
+            if slot.as_ref().is_some_and(|current| Arc::ptr_eq(current, gone)) {
+                *slot = None;
+            }
+        }
+        let Some(session) = &gone.borrowed else { return };
+        if gone.worked.load(Ordering::Relaxed) {
+            connection.forget(session).await;
+        } else if let Err(error) = connection.time().await {
+            // A server before 8.0U3 refuses REST in such a session, which is no reason to end it. A call in SOAP
+            // opens a new one if it is gone.
+            tracing::debug!(vcenter = %connection.vcenter(), %error, "shared session not usable");
         }
     }
 
@@ -78,37 +93,40 @@ impl TagSession {
         }
         let credentials = connection.session().accepted().await?;
         if let Credentials::Shared(_) = credentials {
-            let id = connection.session().get().await?.rest_id();
-            let open = Arc::new(Open { id, dialect: Dialect::Api, borrowed: true });
+            let session = connection.session().get().await?;
+            let open = Arc::new(Open::borrowed(session));
             *slot = Some(Arc::clone(&open));
             return Ok(open);
         }
-        let (sender, receiver) = oneshot::channel();
         let own = connection.clone();
-        connection.session().run(async move {
-            let result = login(own.wire(), &credentials).await.map(Arc::new);
-            match &result {
-                Ok(open) => *slot = Some(Arc::clone(open)),
-                Err(Error::Login(_)) => own.session().refuse(credentials).await,
-                Err(_) => {}
-            }
-            drop(slot);
-            // Nobody waits any more if the call was given up; the session stays for the next one.
-            sender.send(result).unwrap_or_default();
-        });
-        match receiver.await {
-            Ok(result) => result,
-            Err(_) => Err(connection.wire().error("session.create", Cause::Closed)),
-        }
+        let login = async move {
+            let (wire, budget) = (own.wire(), own.session().budget());
+            let login = login(wire, &credentials);
+            let open = Arc::new(budget.attempt(wire, Door::Rest, &credentials, login).await?);
+            *slot = Some(Arc::clone(&open));
+            Ok(open)
+        };
+        connection.session().carry(login).await
     }
 }
 
 impl Open {
+    /// The SOAP session under its other name.
+    fn borrowed(session: Arc<Established>) -> Self {
+        let (id, worked) = (session.rest_id(), AtomicBool::new(false));
+        Self { id, dialect: Dialect::Api, borrowed: Some(session), worked }
+    }
+
     async fn send<T: DeserializeOwned>(&self, wire: &Wire, request: &Request) -> Result<T, Error> {
         let (path, body) = (request.path(self.dialect), request.body(self.dialect));
         let headers = [("accept", "application/json"), (SESSION, self.id.expose_secret())];
         let verb = request.verb.clone();
-        wire.rest(request.name, verb, &path, &headers, body, |reply| self.dialect.read(reply)).await
+        let read = |reply| self.dialect.read(reply);
+        let answer = wire.rest(request.name, verb, &path, &headers, body, read).await;
+        if answer.is_ok() {
+            self.worked.store(true, Ordering::Relaxed);
+        }
+        answer
     }
 
     /// Ends the session. Nothing is lost if it does not work: vCenter forgets idle sessions.
@@ -129,7 +147,7 @@ async fn login(wire: &Wire, credentials: &Credentials) -> Result<Open, Error> {
         Ok(None) => open(wire, credentials, Dialect::Rest).await,
         answered => answered,
     };
-    match opened.map_err(|error| login::refused(error, credentials))? {
+    match opened? {
         Some(open) => Ok(open),
         None => Err(wire.error("session.create", Cause::Status(StatusCode::NOT_FOUND.as_u16()))),
     }
@@ -155,5 +173,10 @@ async fn open(
         _ => dialect.read::<String>(reply).map(Some),
     };
     let id = wire.rest("session.create", Method::POST, path, &headers, String::new(), read).await?;
-    Ok(id.map(|id| Open { id: SecretString::from(id), dialect, borrowed: false }))
+    Ok(id.map(|id| Open {
+        id: SecretString::from(id),
+        dialect,
+        borrowed: None,
+        worked: AtomicBool::new(false),
+    }))
 }

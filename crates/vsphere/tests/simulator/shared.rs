@@ -10,7 +10,7 @@ use tokio::{
 };
 use vsphere::{
     connection::Connection,
-    error::Error,
+    error::{Error, Remedy},
     session::Credentials,
     shared::{Bearer, SharedSession},
     tags::TagCache,
@@ -86,8 +86,8 @@ async fn a_clone_works_for_calls_and_for_tags_and_ends_alone() {
     let tags = TagCache::new(&connection, ["k8s-zone".to_owned()]);
     tags.refresh().await.unwrap();
     tickets.control().expire_sessions().await.unwrap();
-    connection.time().await.unwrap();
     tags.refresh().await.unwrap();
+    connection.time().await.unwrap();
     connection.close().await;
     assert_eq!(sessions(&tickets, "administrator").await, 0);
     let asked = service.asked.lock().unwrap();
@@ -110,7 +110,10 @@ async fn a_service_that_gives_no_ticket_is_named_with_what_it_did() {
         let connection = service.connect(&vcenter);
         for _ in 0..2 {
             let error = connection.login().await.unwrap_err();
-            assert!(matches!(error, Error::Unreachable(_)), "nothing is held back: {error}");
+            assert!(
+                matches!(error, Error { remedy: Remedy::Unreachable, .. }),
+                "nothing is held back: {error}"
+            );
             let text = error.to_string();
             assert!(text.contains(&service.url) && text.contains(told), "{told}: {text}");
             assert!(!text.contains(BEARER) && !text.contains("used-before"), "{text}");
@@ -125,7 +128,7 @@ async fn a_service_that_is_not_there_or_a_token_that_is_not_is_named() {
     let mut settings = settings(&vcenter, USER);
     for (url, bearer, told) in [
         ("http://127.0.0.1:1/", Bearer::Token("x".into()), "refused"),
-        ("not a url", Bearer::Token("x".into()), "this is no URL"),
+        ("not a url", Bearer::Token("x".into()), "not a valid URL"),
         (
             "http://127.0.0.1:1/",
             Bearer::File("/nowhere/token".into()),

@@ -9,7 +9,7 @@ use lab::{
 };
 use vsphere::{
     connection::Connection,
-    error::Error,
+    error::{Error, Remedy},
     object,
     reference::Ref,
     session::Credentials,
@@ -148,13 +148,18 @@ async fn errors_have_the_remedies_of_soap() {
         let connection = administrator(&vcenter);
         let tags = connection.tags();
         let twice = tags.create_category("k8s-zone", "", Cardinality::Single, &[]).await;
-        assert!(matches!(twice, Err(Error::Invalid { .. })), "{twice:?}");
+        assert!(matches!(twice, Err(Error { remedy: Remedy::Invalid { .. }, .. })), "{twice:?}");
         let nowhere = "urn:vmomi:InventoryServiceCategory:none:GLOBAL";
         let missing = tags.of_category(nowhere).await;
-        assert!(matches!(missing, Err(Error::NotFound(_))), "{missing:?}");
+        assert!(
+            matches!(missing, Err(Error { remedy: Remedy::NotFound { .. }, .. })),
+            "{missing:?}"
+        );
         let reader = connect(&vcenter, CPI);
         let refused = reader.tags().create_category("rack", "", Cardinality::Single, &[]).await;
-        let Err(error @ Error::NoPermission { .. }) = refused else { panic!("{refused:?}") };
+        let Err(error @ Error { remedy: Remedy::NoPermission { .. }, .. }) = refused else {
+            panic!("{refused:?}")
+        };
         assert!(error.to_string().contains("InventoryService.Tagging.CreateCategory"), "{error}");
         reader.close().await;
         connection.close().await;
@@ -166,7 +171,10 @@ async fn a_user_without_permissions_sees_no_tags() {
     let vcenter = vcenter().await;
     let connection = connect(&vcenter, NOBODY);
     let refused = connection.tags().categories().await;
-    assert!(matches!(refused, Err(Error::NoPermission { .. })), "{refused:?}");
+    assert!(
+        matches!(refused, Err(Error { remedy: Remedy::NoPermission { .. }, .. })),
+        "{refused:?}"
+    );
     assert_eq!(count(&vcenter, "POST /api/session").await, 0);
 }
 
@@ -248,11 +256,11 @@ async fn a_page_instead_of_an_answer_is_worth_another_try() {
     };
     vcenter.control().break_http(&page).await.unwrap();
     let refused = connection.tags().categories().await;
-    assert!(matches!(refused, Err(Error::Retry(_))), "{refused:?}");
+    assert!(matches!(refused, Err(Error { remedy: Remedy::Retry, .. })), "{refused:?}");
     connection.tags().categories().await.unwrap();
     vcenter.control().break_http(&page).await.unwrap();
     let refused = connection.tags().categories().await;
-    assert!(matches!(refused, Err(Error::Retry(_))), "{refused:?}");
+    assert!(matches!(refused, Err(Error { remedy: Remedy::Retry, .. })), "{refused:?}");
     let cut = HttpFault { kind: HttpFaultKind::Truncate, ..page };
     vcenter.control().break_http(&cut).await.unwrap();
     connection.tags().categories().await.unwrap_err();
@@ -267,7 +275,7 @@ async fn refused_credentials_are_not_tried_by_tags() {
     let connection = connect(&vcenter, (CSI.0, "wrong"));
     for _ in 0..10 {
         let refused = connection.tags().categories().await;
-        assert!(matches!(refused, Err(Error::Login(_))), "{refused:?}");
+        assert!(matches!(refused, Err(Error { remedy: Remedy::Login, .. })), "{refused:?}");
     }
     assert_eq!(count(&vcenter, "POST /api/session").await, 0);
     let right = connect(&vcenter, CSI);
@@ -286,7 +294,7 @@ async fn a_password_that_changed_elsewhere_is_tried_once() {
     sso.logout().await;
     for _ in 0..10 {
         let refused = connection.tags().categories().await;
-        assert!(matches!(refused, Err(Error::Login(_))), "{refused:?}");
+        assert!(matches!(refused, Err(Error { remedy: Remedy::Login, .. })), "{refused:?}");
     }
     assert_eq!(count(&vcenter, "POST /api/session 401").await, 1);
     connection.replace_credentials(Credentials::password(CSI.0, "Lab-csi-2!")).await.unwrap();
@@ -322,6 +330,6 @@ async fn calls_that_are_given_up_leave_no_session_behind() {
     connection.close().await;
     assert_eq!(sessions(&vcenter, ADMINISTRATOR.0).await, 0);
     let closed = connection.tags().categories().await;
-    assert!(matches!(closed, Err(Error::Refused(_))), "{closed:?}");
+    assert!(matches!(closed, Err(Error { remedy: Remedy::Refused, .. })), "{closed:?}");
     assert_eq!(sessions(&vcenter, ADMINISTRATOR.0).await, 0);
 }

@@ -1,0 +1,201 @@
+//! The budget of failed logins, which keeps a process from locking an account.
+//!
+//! SSO locks an account after five failed logins within three minutes, and an account that a driver locked is
+//! locked for everybody who uses it. So every login of a process, at SOAP, REST and the token service, spends from
+//! one [`LoginBudget`]: credentials that were refused are not tried again for five minutes, and no more than three
+//! logins of one user fail within five minutes, however many credentials, connections and reloads there are.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use tokio::time::Instant;
+
+use crate::{
+    authorization::Principal,
+    error::{Cause, Error, Failure},
+    session::{Credentials, Digest},
+    wire::Wire,
+};
+
+/// How long a failed login counts, and how long the same credentials are not tried again.
+const WINDOW: Duration = Duration::from_secs(300);
+/// Failed logins of one user within the window.
+const MOST: usize = 3;
+
+/// The failed logins of a process, by vCenter and user. Clones share them: give one to all connections.
+#[derive(Clone, Default)]
+pub struct LoginBudget {
+    accounts: Arc<Mutex<Accounts>>,
+}
+
+/// By vCenter and user.
+type Accounts = HashMap<(Arc<str>, Principal), SharedAccount>;
+/// Locked while a login is on the way, so that its result is known before the next one.
+type SharedAccount = Arc<tokio::sync::Mutex<Account>>;
+
+/// The services that check a password.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Door {
+    Soap,
+    Rest,
+    Tokens,
+}
+
+#[derive(Default)]
+struct Account {
+    /// Within the window, oldest first.
+    failed: Vec<Failed>,
+    /// The credentials that were accepted last.
+    accepted: Option<Digest>,
+}
+
+struct Failed {
+    at: Instant,
+    door: Door,
+    credentials: Digest,
+    /// False if there was no answer: vCenter may have counted the login as failed.
+    refused: bool,
+}
+
+impl fmt::Debug for LoginBudget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LoginBudget").finish_non_exhaustive()
+    }
+}
+
+impl LoginBudget {
+    /// Makes a login if the budget allows it, and charges it if it fails.
+    pub(crate) async fn attempt<T>(
+        &self,
+        wire: &Wire,
+        door: Door,
+        credentials: &Credentials,
+        login: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
+        let Some(digest) = credentials.digest() else {
+            return login.await;
+        };
+        let user = credentials.user();
+        let account = self.account(wire.name(), user);
+        let mut account = account.lock().await;
+        if let Some(cause) = account.hold(user, door, digest, Instant::now()) {
+            wire.metrics().login("held");
+            return Err(wire.error("Login", cause));
+        }
+        let answered = login.await;
+        let Err(error) = answered else {
+            account.accepted = Some(digest);
+            return answered;
+        };
+        let (refused, at) = (error.is_login(), Instant::now());
+        if refused || account.may_have_failed(&error, digest) {
+            account.failed.push(Failed { at, door, credentials: digest, refused });
+        }
+        if !refused {
+            return Err(error);
+        }
+        account.accepted = None;
+        let cause = Cause::Credentials { user: user.to_owned(), held: WINDOW };
+        let error = Error::from(Failure { cause, ..error.failure().clone() });
+        wire.metrics().login("refused");
+        tracing::error!(vcenter = %wire.name(), user, %error, "login refused");
+        Err(error)
+    }
+
+    fn account(&self, vcenter: &Arc<str>, user: &str) -> SharedAccount {
+        let mut accounts = self.accounts.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(accounts.entry((Arc::clone(vcenter), Principal::from(user))).or_default())
+    }
+}
+
+impl Account {
+    /// Why no login with these credentials is made now.
+    fn hold(&mut self, user: &str, door: Door, credentials: Digest, now: Instant) -> Option<Cause> {
+        self.failed.retain(|failed| now.duration_since(failed.at) < WINDOW);
+        let until = |failed: &Failed| WINDOW.saturating_sub(now.duration_since(failed.at));
+        // SOAP decides for all; a refusal of another service may have a reason of that service alone.
+        let same = self.failed.iter().rev().find(|failed| {
+            failed.refused
+                && failed.credentials == credentials
+                && (failed.door == door || failed.door == Door::Soap)
+        });
+        if let Some(failed) = same {
+            return Some(Cause::Credentials { user: user.to_owned(), held: until(failed) });
+        }
+        let oldest = self.failed.len().checked_sub(MOST)?;
+        let held = self.failed.get(oldest).map(until)?;
+        Some(Cause::LoginsSpent { user: user.to_owned(), held })
+    }
+
+    /// Whether a login without an answer must be counted. Credentials that were accepted before are not doubted.
+    fn may_have_failed(&self, error: &Error, credentials: Digest) -> bool {
+        let Failure { method, cause, .. } = error.failure();
+        let checks_password = ["Login", "LoginByToken", "session.create", "Issue"].contains(method);
+        let unanswered = matches!(
+            cause,
+            Cause::Timeout(_) | Cause::Broken { .. } | Cause::Status(_) | Cause::Malformed(_)
+        );
+        checks_password && unanswered && self.accepted != Some(credentials)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Account, Door, Failed, Instant, MOST, WINDOW};
+    use crate::error::Cause;
+
+    fn failed(at: Instant, door: Door, credentials: u8) -> Failed {
+        Failed { at, door, credentials: [credentials; 32], refused: true }
+    }
+
+    fn held(account: &mut Account, door: Door, credentials: u8, now: Instant) -> bool {
+        account.hold("csi", door, [credentials; 32], now).is_some()
+    }
+
+    #[test]
+    fn old_and_new_credentials_are_held_beside_each_other() {
+        let start = Instant::now();
+        let mut account = Account::default();
+        account.failed.push(failed(start, Door::Soap, 1));
+        account.failed.push(failed(start, Door::Soap, 2));
+        let later = start + WINDOW / 2;
+        assert!(held(&mut account, Door::Soap, 1, later));
+        assert!(held(&mut account, Door::Soap, 2, later));
+        assert!(held(&mut account, Door::Rest, 1, later), "refused by SOAP is refused by all");
+        assert!(!held(&mut account, Door::Soap, 3, later), "corrected ones are tried at once");
+        assert!(!held(&mut account, Door::Soap, 1, start + WINDOW));
+    }
+
+    #[test]
+    fn a_refusal_of_rest_does_not_hold_logins_of_soap() {
+        let start = Instant::now();
+        let mut account = Account::default();
+        account.failed.push(failed(start, Door::Rest, 1));
+        assert!(held(&mut account, Door::Rest, 1, start));
+        assert!(!held(&mut account, Door::Soap, 1, start));
+    }
+
+    #[test]
+    fn three_failed_logins_hold_all_credentials_until_the_first_is_five_minutes_old() {
+        let start = Instant::now();
+        let step = WINDOW / 10;
+        let mut account = Account::default();
+        for number in 0..3 {
+            let now = start + step * u32::from(number);
+            assert!(!held(&mut account, Door::Soap, number, now));
+            account.failed.push(failed(now, Door::Soap, number));
+        }
+        assert_eq!(account.failed.len(), MOST);
+        let cause = account.hold("csi", Door::Soap, [9; 32], start + step * 3);
+        assert!(
+            matches!(cause, Some(Cause::LoginsSpent { held, .. }) if held == WINDOW - step * 3),
+            "{cause:?}"
+        );
+        assert!(held(&mut account, Door::Soap, 9, start + WINDOW - step / 10));
+        assert!(!held(&mut account, Door::Soap, 9, start + WINDOW));
+    }
+}

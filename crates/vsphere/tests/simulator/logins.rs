@@ -1,0 +1,158 @@
+//! How many logins fail at vCenter, whatever number of credentials, connections and retries there are.
+
+use std::time::Duration;
+
+use lab::VCenter;
+use vsphere::{
+    connection::{Connection, Settings},
+    error::{Cause, Error, Remedy},
+    session::{Credentials, LoginBudget},
+};
+
+use crate::site::{CPI, CSI, connect, settings, vcenter};
+
+/// The failed logins that vCenter counted, by the service they came through.
+async fn failed(vcenter: &VCenter) -> Vec<String> {
+    let failed = vcenter.control().failed_logins().await.unwrap();
+    failed.into_iter().map(|login| login.way).collect()
+}
+
+fn sharing(vcenter: &VCenter, user: (&str, &str), budget: &LoginBudget) -> Connection {
+    Connection::new(&Settings { budget: budget.clone(), ..settings(vcenter, user) }).unwrap()
+}
+
+/// Uses all three services and returns the errors.
+async fn use_everything(connection: &Connection) -> Vec<Error> {
+    let mut errors = Vec::new();
+    errors.extend(connection.time().await.err());
+    errors.extend(connection.tags().categories().await.err());
+    errors.extend(connection.token().await.err());
+    errors
+}
+
+#[tokio::test]
+async fn any_number_of_bad_credentials_fails_three_times_and_locks_nothing() {
+    let vcenter = vcenter().await;
+    let budget = LoginBudget::default();
+    let old = sharing(&vcenter, (CSI.0, "wrong-1"), &budget);
+    // A reload makes another connection; its user is the same in another spelling.
+    let new = sharing(&vcenter, ("VSPHERE.LOCAL\\CSI", "wrong-2"), &budget);
+    let mut texts = std::collections::BTreeSet::new();
+    for round in 0..10 {
+        for connection in [&old, &new] {
+            let errors = use_everything(connection).await;
+            assert_eq!(errors.len(), 3);
+            assert!(errors.iter().all(Error::is_login), "{errors:?}");
+            if round > 0 {
+                texts.extend(errors.iter().map(ToString::to_string));
+            }
+        }
+        let mistyped = Credentials::password(CSI.0, format!("mistyped-{round}"));
+        new.replace_credentials(mistyped).await.unwrap_err();
+    }
+    assert_eq!(failed(&vcenter).await, ["soap", "soap", "soap"]);
+    assert_eq!(texts.len(), 2, "texts do not change by themselves: {texts:?}");
+
+    // Not even the right password is tried now, and the time is in a field.
+    let right = Credentials::password(CSI.0, CSI.1);
+    let error = new.replace_credentials(right).await.unwrap_err();
+    let Cause::LoginsSpent { held, .. } = error.failure().cause else { panic!("{error}") };
+    assert!(held.as_secs() > 200, "{held:?}");
+    // Another user is not concerned, and the account is not locked.
+    sharing(&vcenter, CPI, &budget).time().await.unwrap();
+    connect(&vcenter, CSI).time().await.unwrap();
+}
+
+#[tokio::test]
+async fn connections_that_start_at_once_do_not_exceed_the_budget() {
+    let vcenter = vcenter().await;
+    let budget = LoginBudget::default();
+    vcenter.control().delay("Login", 100, 0).await.unwrap();
+    let connections: Vec<_> = (0..8)
+        .map(|number| sharing(&vcenter, (CSI.0, &format!("wrong-{number}")), &budget))
+        .collect();
+    let results = futures::future::join_all(connections.iter().map(Connection::time)).await;
+    assert!(results.iter().all(Result::is_err));
+    assert_eq!(failed(&vcenter).await.len(), 3);
+}
+
+#[tokio::test]
+async fn a_mistyped_rotation_with_zones_fails_once_and_the_way_back_works_at_once() {
+    let vcenter = vcenter().await;
+    let budget = LoginBudget::default();
+    let connection = sharing(&vcenter, CSI, &budget);
+    connection.tags().categories().await.unwrap();
+    for _ in 0..10 {
+        let mistyped = Credentials::password(CSI.0, "mistyped");
+        let error = connection.replace_credentials(mistyped).await.unwrap_err();
+        assert!(error.is_login(), "{error}");
+        connection.time().await.unwrap();
+        connection.tags().categories().await.unwrap();
+        vcenter.control().expire_sessions().await.unwrap();
+    }
+    assert_eq!(failed(&vcenter).await, ["soap"]);
+    connection.replace_credentials(Credentials::password(CSI.0, CSI.1)).await.unwrap();
+    connection.time().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_password_that_changed_at_vcenter_fails_three_times_at_most() {
+    let vcenter = vcenter().await;
+    let connection = connect(&vcenter, CSI);
+    connection.time().await.unwrap();
+    vcenter.control().set_password(CSI.0, "Lab-csi-2!").await.unwrap();
+    for _ in 0..5 {
+        connection.time().await.unwrap();
+        assert!(connection.tags().categories().await.unwrap_err().is_login());
+        assert!(connection.token().await.unwrap_err().is_login());
+    }
+    vcenter.control().expire_sessions().await.unwrap();
+    for _ in 0..5 {
+        let errors = use_everything(&connection).await;
+        assert!(errors.len() == 3 && errors.iter().all(Error::is_login), "{errors:?}");
+    }
+    assert_eq!(failed(&vcenter).await, ["rest", "sts", "soap"]);
+}
+
+#[tokio::test]
+async fn logins_whose_answers_are_lost_are_counted_as_failed() {
+    let vcenter = vcenter().await;
+    let wrong =
+        Settings { timeout: Duration::from_secs(1), ..settings(&vcenter, (CSI.0, "wrong")) };
+    let connection = Connection::new(&wrong).unwrap();
+    // vCenter checks the password and never answers.
+    let lost = lab::vcenter::HttpFault {
+        path: "/sdk".to_owned(),
+        method: Some("Login".to_owned()),
+        kind: lab::vcenter::HttpFaultKind::Hang,
+        count: 100,
+    };
+    vcenter.control().break_http(&lost).await.unwrap();
+    let mut last = None;
+    for _ in 0..6 {
+        last = connection.time().await.err();
+    }
+    assert!(last.is_some_and(|error| error.is_login()));
+    assert_eq!(failed(&vcenter).await.len(), 3);
+}
+
+#[tokio::test]
+async fn a_refusal_of_rest_does_not_hold_logins_of_soap() {
+    let vcenter = vcenter().await;
+    let connection = connect(&vcenter, CSI);
+    connection.time().await.unwrap();
+    let refusal = lab::vcenter::HttpFault {
+        path: "/api/session".to_owned(),
+        method: None,
+        kind: lab::vcenter::HttpFaultKind::Status { status: 401 },
+        count: 1,
+    };
+    vcenter.control().break_http(&refusal).await.unwrap();
+    for _ in 0..5 {
+        let error = connection.tags().categories().await.unwrap_err();
+        assert_eq!(error.remedy, Remedy::Login, "{error}");
+    }
+    assert_eq!(failed(&vcenter).await.len(), 0, "only the proxy refused");
+    vcenter.control().expire_sessions().await.unwrap();
+    connection.time().await.unwrap();
+}
