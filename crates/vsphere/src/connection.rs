@@ -4,28 +4,31 @@ use std::{sync::Arc, time::Duration};
 
 use crate::{
     endpoint::Endpoint,
-    error::{Cause, Error},
+    error::{Cause, Error, Remedy},
     login::Established,
     metrics::Metrics,
+    proxy::{InvalidProxy, Proxy},
     reference::{IsA, Ref},
-    session::{Credentials, Session},
+    session::{Credentials, LoginBudget, Session},
     soap::Service,
     tags::TagSession,
     task::Tasks,
     tls::{InvalidTrust, Trust},
     types::{AboutInfo, CurrentTime, ServiceContent, ServiceInstance},
     wire::Wire,
-    xml::{Element, Field, Malformed, Method, Reader},
+    xml::{Element, Field, Method, Reader},
 };
 
-/// What a connection needs to know. Everything but the endpoint and the credentials has a good default.
+/// The settings of a connection. Everything but the endpoint and the credentials has a good default.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// Where vCenter is.
     pub endpoint: Endpoint,
-    /// How it proves that it is.
+    /// Which certificates are accepted.
     pub trust: Trust,
-    /// Who we are.
+    /// The proxy between this program and vCenter.
+    pub proxy: Proxy,
+    /// The login.
     pub credentials: Credentials,
     /// How long a call may take; long polls may take their waiting time more.
     pub timeout: Duration,
@@ -33,8 +36,10 @@ pub struct Settings {
     pub concurrency: usize,
     /// What vCenter shows as our program in its list of sessions.
     pub user_agent: String,
-    /// Where to count.
+    /// The metrics to record in.
     pub metrics: Metrics,
+    /// The failed logins so far; share one among all connections of a process.
+    pub budget: LoginBudget,
 }
 
 impl Settings {
@@ -43,19 +48,26 @@ impl Settings {
         Self {
             endpoint,
             trust: Trust::default(),
+            proxy: Proxy::default(),
             credentials,
             timeout: Duration::from_secs(60),
             concurrency: 16,
             user_agent: concat!("vsphere-drivers/", env!("CARGO_PKG_VERSION")).to_owned(),
             metrics: Metrics::default(),
+            budget: LoginBudget::default(),
         }
     }
 }
 
-/// Settings that no connection can be made with.
+/// Settings that are not valid.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error(transparent)]
-pub struct InvalidSettings(#[from] InvalidTrust);
+pub enum InvalidSettings {
+    /// The settings of TLS.
+    Trust(#[from] InvalidTrust),
+    /// The proxy.
+    Proxy(#[from] InvalidProxy),
+}
 
 /// A connection to one vCenter; see the [crate's page](crate) for what it promises. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -76,7 +88,7 @@ impl Connection {
     /// A connection that logs in when it is first used. Nothing is sent yet.
     pub fn new(settings: &Settings) -> Result<Self, InvalidSettings> {
         let wire = Arc::new(Wire::new(settings)?);
-        let session = Session::new(Arc::clone(&wire), settings.credentials.clone());
+        let session = Session::new(Arc::clone(&wire), settings);
         let core = Core { wire, session, tags: TagSession::default(), tasks: Tasks::default() };
         Ok(Self { core: Arc::new(core) })
     }
@@ -86,7 +98,7 @@ impl Connection {
         self.core.wire.name()
     }
 
-    /// Logs in if nobody has, and says who vCenter thinks we are: `VSPHERE.LOCAL\csi`.
+    /// Logs in if there is no session, and returns the user as vCenter names it: `VSPHERE.LOCAL\csi`.
     pub async fn login(&self) -> Result<String, Error> {
         Ok(self.established().await?.user.clone())
     }
@@ -98,11 +110,11 @@ impl Connection {
         Ok(())
     }
 
-    /// Logs out. Whoever still calls gets an error.
+    /// Logs out. Later calls fail.
     pub async fn close(&self) {
         self.core.tasks.stop().await;
         self.core.session.close().await;
-        // Last: as long as the session is open, somebody may open one for tags.
+        // Last: as long as the session is open, another call may open one for tags.
         self.core.tags.forget(self).await;
     }
 
@@ -122,42 +134,31 @@ impl Connection {
         on: &Ref<K>,
         method: &M,
     ) -> Result<M::Answer, Error> {
-        self.read_at(service, on, method, M::Answer::default, |answer, reader, value| {
-            answer.absorb(reader, value)
+        self.in_session(|session| async move {
+            let mut answer = M::Answer::default();
+            let absorb =
+                |reader: &mut Reader<'_>, value: &Element<'_>| answer.absorb(reader, value);
+            self.core.wire.call(session.as_in(), service, on, method, absorb).await?;
+            Ok(answer)
         })
         .await
     }
 
-    /// Calls a method and reads what it returns by hand, into what `start` makes. If the session is gone,
-    /// logs in and calls once more, from a fresh start.
-    pub(crate) async fn read_at<M: Method, K: IsA<M::On>, T>(
+    /// Runs `work` in the session, and once more in a new one if vCenter has forgotten the session.
+    pub(crate) async fn in_session<T, W>(
         &self,
-        service: Service,
-        on: &Ref<K>,
-        method: &M,
-        start: impl Fn() -> T,
-        mut take: impl FnMut(&mut T, &mut Reader<'_>, &Element<'_>) -> Result<(), Malformed>,
-    ) -> Result<T, Error> {
-        let mut session = self.established().await?;
-        let mut first = true;
-        loop {
-            let mut value = start();
-            let called = self
-                .core
-                .wire
-                .call(session.as_in(), service, on, method, |reader, element| {
-                    take(&mut value, reader, element)
-                })
-                .await;
-            match called {
-                Ok(_) => return Ok(value),
-                Err(error) if first && is_logged_out(&error) => {
-                    first = false;
-                    self.core.session.forget(&session).await;
-                    session = self.established().await?;
-                }
-                Err(error) => return Err(error),
+        work: impl Fn(Arc<Established>) -> W,
+    ) -> Result<T, Error>
+    where
+        W: Future<Output = Result<T, Error>>,
+    {
+        let session = self.established().await?;
+        match work(Arc::clone(&session)).await {
+            Err(error) if error.is_logged_out() => {
+                self.forget(&session).await;
+                work(self.established().await?).await
             }
+            answered => answered,
         }
     }
 
@@ -212,8 +213,8 @@ impl Connection {
         method: &'static str,
         cause: Cause,
     ) -> Error {
-        let failure = Box::new(self.core.wire.failure(method, String::new(), cause));
-        Error::Unfinished { task: task.clone(), failure }
+        let failure = self.core.wire.failure(method, String::new(), cause);
+        Error::with(Remedy::Unfinished { task: task.clone() }, failure)
     }
 }
 
@@ -225,9 +226,4 @@ impl WeakConnection {
     pub(crate) fn upgrade(&self) -> Option<Connection> {
         self.0.upgrade().map(|core| Connection { core })
     }
-}
-
-/// Whether vCenter has forgotten the session.
-pub(crate) fn is_logged_out(error: &Error) -> bool {
-    error.fault().is_some_and(|fault| fault.find("NotAuthenticated").is_some())
 }

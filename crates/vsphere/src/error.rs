@@ -1,7 +1,7 @@
-//! What went wrong, by what can be done about it.
+//! Errors, by what can be done about them.
 //!
-//! A caller matches on the variant: it is the remedy. Text and source chain tell a human the rest: which
-//! vCenter, which call, why, and what to change.
+//! A caller matches on [`Error::remedy`]. Text and source chain are for people: which vCenter, which call, why,
+//! and what to change.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -15,67 +15,111 @@ use crate::{
     xml::Malformed,
 };
 
-/// A call that did not succeed, by remedy.
+/// A call that did not succeed.
 #[derive(Debug, Clone)]
-pub enum Error {
-    /// vCenter is in trouble that passes: call again, later.
-    Retry(Box<Failure>),
-    /// vCenter does not let us in: the credentials must change.
-    Login(Box<Failure>),
+pub struct Error {
+    /// What the caller can do.
+    pub remedy: Remedy,
+    failure: Box<Failure>,
+}
+
+/// What can be done about an error.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Remedy {
+    /// vCenter is in a state that passes: call again later.
+    Retry,
+    /// vCenter refuses the credentials: they must change.
+    Login,
+    /// vCenter has forgotten the session, and a new one did not help: call again later.
+    LoggedOut,
     /// What the call is about does not exist.
-    NotFound(Box<Failure>),
+    NotFound {
+        /// What that is, as far as vCenter named it.
+        what: Missing,
+    },
     /// Somebody else uses what the call is about.
-    InUse(Box<Failure>),
+    InUse,
     /// The user lacks a privilege.
     NoPermission {
-        /// On which object, if vCenter said.
+        /// On which object, if vCenter named it.
         object: Option<Ref<ManagedObject>>,
-        /// Which one, if vCenter said.
+        /// Which one, if vCenter named it.
         privilege: Option<String>,
-        /// What was refused.
-        failure: Box<Failure>,
     },
-    /// There is no room.
-    NoSpace(Box<Failure>),
-    /// An argument is wrong: the same call never succeeds.
+    /// A datastore, a VM's slots or a limit is full.
+    NoSpace,
+    /// An argument is not valid: the same call never succeeds.
     Invalid {
-        /// Which one, if vCenter said.
+        /// Which one, if vCenter named it.
         field: Option<String>,
-        /// What was refused.
-        failure: Box<Failure>,
     },
-    /// The object is busy with something else: call again when that is done.
-    Busy(Box<Failure>),
-    /// Nobody answers, or nobody whom we trust. Whether the call was carried out is unknown.
-    Unreachable(Box<Failure>),
-    /// vCenter said no, for a reason that no program can act on.
-    Refused(Box<Failure>),
-    /// A task that was started has not told its outcome: look at the world before trying again.
+    /// The object is busy with another operation: call again when that has ended.
+    Busy,
+    /// There is no answer, or none from a server that is trusted. Whether the call was carried out is unknown.
+    Unreachable,
+    /// vCenter refused for a reason that no program can act on.
+    Refused,
+    /// The outcome of a task that was started is unknown: read the state before trying again.
     Unfinished {
-        /// The task, for whoever wants to wait on.
+        /// The task, to continue waiting.
         task: Ref<Task>,
-        /// Why nobody waits any more.
-        failure: Box<Failure>,
     },
+}
+
+/// What does not exist.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Missing {
+    /// A managed object: a VM, a host, a datastore.
+    Object(Ref<ManagedObject>),
+    /// A volume or a first class disk, by id.
+    Volume(String),
+    /// A snapshot of a volume, by id.
+    Snapshot(String),
+    /// A file on a datastore.
+    File(String),
+    /// A storage policy, by name.
+    Policy(String),
+    /// vCenter did not name it.
+    Unnamed,
+}
+
+impl Remedy {
+    /// The value of the metrics' label.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Retry => "retry",
+            Self::Login => "login",
+            Self::LoggedOut => "logged-out",
+            Self::NotFound { .. } => "not-found",
+            Self::InUse => "in-use",
+            Self::NoPermission { .. } => "no-permission",
+            Self::NoSpace => "no-space",
+            Self::Invalid { .. } => "invalid",
+            Self::Busy => "busy",
+            Self::Unreachable => "unreachable",
+            Self::Refused => "refused",
+            Self::Unfinished { .. } => "unfinished",
+        }
+    }
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.failure())?;
-        match self {
-            Self::Retry(_) => f.write_str("; try again later"),
-            Self::Busy(_) => f.write_str("; try again when that is done"),
-            Self::NoPermission { object, privilege, .. } => {
+        write!(f, "{}", self.failure)?;
+        match &self.remedy {
+            Remedy::Retry | Remedy::LoggedOut => f.write_str("; try again later"),
+            Remedy::Busy => f.write_str("; try again when that is done"),
+            Remedy::NoPermission { object, privilege } => {
                 write!(f, "; {}", advice(object.as_ref(), privilege.as_deref()))
             }
-            Self::Invalid { field: Some(field), .. } => write!(f, " (argument {field})"),
-            Self::Unfinished { task, .. } => write!(f, "; task {task} may still change things"),
+            Remedy::Invalid { field: Some(field) } => write!(f, " (argument {field})"),
+            Remedy::Unfinished { task } => write!(f, "; task {task} may still change things"),
             _ => Ok(()),
         }
     }
 }
 
-/// The chain begins below what the text says already: with what a fault wraps.
+/// The chain begins with what the fault of the text wraps.
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         self.fault().and_then(std::error::Error::source)
@@ -114,105 +158,86 @@ impl fmt::Display for Failure {
 
 /// Why a call failed.
 #[derive(Debug, Clone, thiserror::Error)]
+#[expect(missing_docs, reason = "the fields are explained by the texts that they are shown in")]
 pub enum Cause {
     /// The server answered with a fault.
     #[error("{0}")]
     Fault(Box<Fault>),
-    /// The host's name leads nowhere.
+    /// The host cannot be resolved.
     #[error(
         "the host {host} cannot be found ({problem}); check its spelling and the DNS of this machine"
     )]
-    UnknownHost {
-        /// The name.
-        host: String,
-        /// What the resolver said.
-        problem: String,
-    },
-    /// Nobody listens.
+    UnknownHost { host: String, problem: String },
+    /// No server listens.
     #[error(
-        "nobody answers at {address} ({problem}); check host and port (vCenter's is 443) and firewalls"
+        "no server answers at {address} ({problem}); check host and port (vCenter's is 443) and firewalls"
     )]
-    NoConnection {
-        /// Host and port.
-        address: String,
-        /// What the system said.
-        problem: String,
-    },
-    /// Whoever listens does not speak TLS.
+    NoConnection { address: String, problem: String },
+    /// The server does not speak TLS.
     #[error("{address} does not speak TLS ({problem}); check the port (vCenter's is 443)")]
-    NoTls {
-        /// Host and port.
-        address: String,
-        /// What the library said.
-        problem: String,
-    },
+    NoTls { address: String, problem: String },
     /// The certificate was refused.
     #[error("{address} is not trusted: {reason}; {}", trust_advice(.reason))]
-    Untrusted {
-        /// Host and port.
-        address: String,
-        /// Why.
-        reason: Untrusted,
-    },
+    Untrusted { address: String, reason: Untrusted },
     /// The settings of TLS became unusable.
     #[error("{0}")]
     Trust(InvalidTrust),
-    /// The connection broke in the middle.
+    /// The connection broke.
     #[error("the connection to {address} broke ({problem})")]
-    Broken {
-        /// Host and port.
-        address: String,
-        /// What the library said.
-        problem: String,
-    },
+    Broken { address: String, problem: String },
     /// There was no answer in time.
     #[error("no answer within {} s", .0.as_secs_f32())]
     Timeout(Duration),
-    /// An HTTP status that is no answer to a call: a proxy, or a vCenter that starts.
+    /// An HTTP status instead of an answer: from a proxy, or from a vCenter that is starting.
     #[error(
         "HTTP status {0} instead of an answer: vCenter is starting or overloaded, or a proxy answered"
     )]
     Status(u16),
-    /// The answer is not what we agreed on.
+    /// The answer cannot be read.
     #[error("{0}")]
     Malformed(Malformed),
-    /// vCenter refused the credentials.
-    #[error("vCenter refused the login of {user}: the user name or the password is wrong, or the account is locked or expired{}", pause(.held.as_ref()))]
+    /// vCenter refused the credentials, now or within the last minutes.
+    #[error(
+        "vCenter refused the login of {user}: the user name or the password is wrong, or the account is \
+         locked or expired; so that it is not locked, these credentials are not tried again for five minutes"
+    )]
     Credentials {
-        /// The user.
         user: String,
-        /// How long no other attempt is made with the same credentials, if this was none.
-        held: Option<Duration>,
+        /// How long the same credentials are not tried again. Not in the text, which must not change by itself.
+        held: Duration,
     },
-    /// A session cannot be cloned.
+    /// Too many logins of the user failed.
+    #[error(
+        "three logins of {user} failed within five minutes; so that vCenter does not lock the account, no \
+         credentials of this user are tried before five minutes have passed"
+    )]
+    LoginsSpent {
+        user: String,
+        /// How long no login is tried. Not in the text, which must not change by itself.
+        held: Duration,
+    },
+    /// There is no ticket to clone a session with.
     #[error("{0}")]
     NoTicket(NoTicket),
     /// The server is too old for the call.
     #[error("this vCenter does not have the call, which came with {0}; upgrade vCenter")]
     TooOld(Since),
-    /// CNS made no volume, and says what is wrong with each datastore.
+    /// CNS created no volume, for a reason per datastore.
     #[error("{fault}{}", refusals(.placements))]
-    Unplaced {
-        /// The reason in short.
-        fault: Box<Fault>,
-        /// The reasons for each datastore.
-        placements: Vec<CnsPlacementResult>,
-    },
+    Unplaced { fault: Box<Fault>, placements: Vec<CnsPlacementResult> },
+    /// A volume cannot be detached for a reason that the fault does not have.
+    #[error("{fault}; {why}")]
+    NotDetached { fault: Box<Fault>, why: &'static str },
     /// No storage policy has this name.
     #[error("there is no storage policy {name:?}; {}", near_names(.near))]
-    UnknownPolicy {
-        /// The name.
-        name: String,
-        /// The names most like it.
-        near: Vec<String>,
-    },
+    UnknownPolicy { name: String, near: Vec<String> },
     /// A task was not done in time.
     #[error("the task is not done after {} s", .0.as_secs_f32())]
     StillRunning(Duration),
     /// vCenter does not know the task any more.
     #[error("vCenter lost the task, which happens when it restarts")]
     TaskLost,
-    /// The connection was closed by its owner.
+    /// The connection was closed.
     #[error("the connection was closed")]
     Closed,
 }
@@ -251,143 +276,111 @@ fn near_names(near: &[String]) -> String {
     }
 }
 
-fn pause(held: Option<&Duration>) -> String {
-    held.map(|rest| {
-        format!(
-            "; not tried again for {} s, to keep the account from being locked, unless the credentials change",
-            rest.as_secs()
-        )
-    })
-    .unwrap_or_default()
-}
-
 impl Error {
-    /// The failed call.
-    pub fn failure(&self) -> &Failure {
-        match self {
-            Self::Retry(failure)
-            | Self::Login(failure)
-            | Self::NotFound(failure)
-            | Self::InUse(failure)
-            | Self::NoSpace(failure)
-            | Self::Busy(failure)
-            | Self::Unreachable(failure)
-            | Self::Refused(failure)
-            | Self::NoPermission { failure, .. }
-            | Self::Invalid { failure, .. }
-            | Self::Unfinished { failure, .. } => failure,
-        }
+    /// The error of a failed call, with the remedy that its cause has.
+    pub(crate) fn from(failure: Failure) -> Self {
+        Self::with(failure.cause.remedy(), failure)
     }
 
-    /// The same error, of another method: what a task says is about the call that started it.
+    pub(crate) fn with(remedy: Remedy, failure: Failure) -> Self {
+        Self { remedy, failure: Box::new(failure) }
+    }
+
+    /// The failed call.
+    pub fn failure(&self) -> &Failure {
+        &self.failure
+    }
+
+    /// The same error with another method: a failed task is reported for the call that started it.
     pub(crate) fn of(mut self, method: &'static str) -> Self {
-        match &mut self {
-            Self::Retry(failure)
-            | Self::Login(failure)
-            | Self::NotFound(failure)
-            | Self::InUse(failure)
-            | Self::NoSpace(failure)
-            | Self::Busy(failure)
-            | Self::Unreachable(failure)
-            | Self::Refused(failure)
-            | Self::NoPermission { failure, .. }
-            | Self::Invalid { failure, .. }
-            | Self::Unfinished { failure, .. } => failure.method = method,
-        }
+        self.failure.method = method;
         self
     }
 
     /// The server's fault, if it answered with one.
     pub fn fault(&self) -> Option<&Fault> {
-        match &self.failure().cause {
-            Cause::Fault(fault) | Cause::Unplaced { fault, .. } => Some(fault),
+        self.failure.cause.fault()
+    }
+
+    /// Whether vCenter refuses the credentials.
+    pub fn is_login(&self) -> bool {
+        self.remedy == Remedy::Login
+    }
+
+    /// Whether vCenter has forgotten the session.
+    pub(crate) fn is_logged_out(&self) -> bool {
+        self.remedy == Remedy::LoggedOut
+    }
+}
+
+impl Cause {
+    fn fault(&self) -> Option<&Fault> {
+        match self {
+            Self::Fault(fault) | Self::Unplaced { fault, .. } | Self::NotDetached { fault, .. } => {
+                Some(fault)
+            }
             _ => None,
         }
     }
 
-    /// The remedy as a word: a label of metrics and a field of logs.
-    pub fn remedy(&self) -> &'static str {
+    fn remedy(&self) -> Remedy {
         match self {
-            Self::Retry(_) => "retry",
-            Self::Login(_) => "login",
-            Self::NotFound(_) => "not-found",
-            Self::InUse(_) => "in-use",
-            Self::NoPermission { .. } => "no-permission",
-            Self::NoSpace(_) => "no-space",
-            Self::Invalid { .. } => "invalid",
-            Self::Busy(_) => "busy",
-            Self::Unreachable(_) => "unreachable",
-            Self::Refused(_) => "refused",
-            Self::Unfinished { .. } => "unfinished",
-        }
-    }
-
-    /// The error of a failed call.
-    pub(crate) fn from(failure: Failure) -> Self {
-        let failure = Box::new(failure);
-        match &failure.cause {
-            Cause::Fault(fault) | Cause::Unplaced { fault, .. } => {
-                Self::by_fault(&fault.clone(), failure)
+            Self::Fault(fault) | Self::Unplaced { fault, .. } => remedy_of(fault),
+            Self::Credentials { .. } | Self::LoginsSpent { .. } => Remedy::Login,
+            Self::Status(_) | Self::Malformed(_) | Self::NotDetached { .. } => Remedy::Retry,
+            Self::UnknownPolicy { name, .. } => {
+                Remedy::NotFound { what: Missing::Policy(name.clone()) }
             }
-            Cause::Credentials { .. } => Self::Login(failure),
-            Cause::Status(_) | Cause::Malformed(_) => Self::Retry(failure),
-            Cause::UnknownPolicy { .. } => Self::NotFound(failure),
-            Cause::TooOld(_) | Cause::Closed => Self::Refused(failure),
-            Cause::UnknownHost { .. }
-            | Cause::NoConnection { .. }
-            | Cause::NoTls { .. }
-            | Cause::Untrusted { .. }
-            | Cause::Trust(_)
-            | Cause::Broken { .. }
-            | Cause::Timeout(_)
-            | Cause::NoTicket(_)
-            | Cause::StillRunning(_)
-            | Cause::TaskLost => Self::Unreachable(failure),
+            Self::TooOld(_) | Self::Closed => Remedy::Refused,
+            Self::UnknownHost { .. }
+            | Self::NoConnection { .. }
+            | Self::NoTls { .. }
+            | Self::Untrusted { .. }
+            | Self::Trust(_)
+            | Self::Broken { .. }
+            | Self::Timeout(_)
+            | Self::NoTicket(_)
+            | Self::StillRunning(_)
+            | Self::TaskLost => Remedy::Unreachable,
         }
-    }
-
-    /// The first family that the fault, or what it wraps, belongs to decides.
-    fn by_fault(fault: &Fault, failure: Box<Failure>) -> Self {
-        let has = |names: &[&str]| names.iter().any(|name| fault.find(name).is_some());
-        // NotAuthenticated is a NoPermission by inheritance, and something else by remedy.
-        if has(&["InvalidLogin", "NotAuthenticated", "InvalidCredential", "FailedAuthentication"]) {
-            return Self::Login(failure);
-        }
-        if let Some(fault) = fault.find("NoPermission") {
-            return Self::NoPermission {
-                object: object_of(fault),
-                privilege: privilege_of(fault),
-                failure,
-            };
-        }
-        if has(NOT_FOUND) {
-            return Self::NotFound(failure);
-        }
-        if has(&["TaskInProgress", "ConcurrentAccess", "VimFaultBusy", "CnsVolumeBusyFault"]) {
-            return Self::Busy(failure);
-        }
-        if has(&["ResourceInUse", "FileLocked", "CannotAccessVmDevice"]) {
-            return Self::InUse(failure);
-        }
-        if has(NO_SPACE) {
-            return Self::NoSpace(failure);
-        }
-        if let Some(fault) = INVALID.iter().find_map(|name| fault.find(name)) {
-            let field = fault.field("invalidProperty").or_else(|| fault.field("name"));
-            return Self::Invalid { field: field.map(str::to_owned), failure };
-        }
-        if has(TRANSIENT) { Self::Retry(failure) } else { Self::Refused(failure) }
     }
 }
 
-const NOT_FOUND: &[&str] = &[
-    "ManagedObjectNotFound",
-    "NotFound",
-    "FileNotFound",
-    "CnsNotRegisteredFault",
-    "CnsVolumeNotFoundFault",
-    "CnsSnapshotNotFoundFault",
-];
+/// The remedy of the first family that the fault, or a fault it wraps, belongs to.
+fn remedy_of(fault: &Fault) -> Remedy {
+    let has = |names: &[&str]| names.iter().any(|name| fault.find(name).is_some());
+    // NotAuthenticated is a NoPermission by inheritance, and something else by remedy.
+    if fault.find("NotAuthenticated").is_some() {
+        return Remedy::LoggedOut;
+    }
+    if LOGIN.iter().any(|name| fault.is_a(name)) {
+        return Remedy::Login;
+    }
+    if let Some(fault) = fault.find("NoPermission") {
+        return Remedy::NoPermission { object: object_of(fault), privilege: privilege_of(fault) };
+    }
+    // Only the call's own fault: below another one it may be about a host or a datastore.
+    if let Some(what) = missing(fault) {
+        return Remedy::NotFound { what };
+    }
+    if has(&["TaskInProgress", "ConcurrentAccess", "VimFaultBusy", "CnsVolumeBusyFault"]) {
+        return Remedy::Busy;
+    }
+    if has(&["ResourceInUse", "FileLocked"]) {
+        return Remedy::InUse;
+    }
+    if has(NO_SPACE) {
+        return Remedy::NoSpace;
+    }
+    if let Some(fault) = INVALID.iter().find_map(|name| fault.find(name)) {
+        let field = fault.field("invalidProperty").or_else(|| fault.field("name"));
+        return Remedy::Invalid { field: field.map(str::to_owned) };
+    }
+    if has(TRANSIENT) { Remedy::Retry } else { Remedy::Refused }
+}
+
+/// Only as the call's own fault: below another one they are about credentials of vCenter itself.
+const LOGIN: &[&str] = &["InvalidLogin", "InvalidCredential", "FailedAuthentication"];
 /// Room on a datastore, in a VM's slots, or below a limit.
 const NO_SPACE: &[&str] = &[
     "NoDiskSpace",
@@ -418,10 +411,35 @@ const TRANSIENT: &[&str] = &[
     "InvalidHostConnectionState",
     "Timedout",
     "RequestCanceled",
+    "CannotAccessVmComponent",
     "SystemError",
     "VslmSyncFault",
     "NotSupportedHost",
 ];
+
+fn missing(fault: &Fault) -> Option<Missing> {
+    let text = |path: &str| fault.field(path).unwrap_or_default().to_owned();
+    let named = |path: &str, what: fn(String) -> Missing| {
+        if fault.field(path).is_some() { what(text(path)) } else { Missing::Unnamed }
+    };
+    let is = |name: &str| fault.is_a(name);
+    Some(if is("ManagedObjectNotFound") {
+        let kind = fault.field("obj@type").unwrap_or_default();
+        fault
+            .field("obj")
+            .map_or(Missing::Unnamed, |value| Missing::Object(Ref::with_kind(kind, value)))
+    } else if is("CnsVolumeNotFoundFault") || is("CnsNotRegisteredFault") {
+        named("volumeId.id", Missing::Volume)
+    } else if is("CnsSnapshotNotFoundFault") {
+        named("snapshotId.id", Missing::Snapshot)
+    } else if is("FileNotFound") {
+        named("file", Missing::File)
+    } else if is("NotFound") {
+        Missing::Unnamed
+    } else {
+        return None;
+    })
+}
 
 fn object_of(fault: &Fault) -> Option<Ref<ManagedObject>> {
     let read = |value: &str, kind: &str| {
@@ -437,3 +455,6 @@ fn privilege_of(fault: &Fault) -> Option<String> {
         .or_else(|| fault.field("missingPrivileges.privilegeIds"))
         .map(str::to_owned)
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,6 @@
-//! Faults: what the server says when it refuses, with the few details that somebody acts on.
+//! Faults: why the server refused a call, with the details that callers use.
 //!
-//! vCenter has hundreds of fault types. A type each would be code for nothing: a [`Fault`] keeps its type's
+//! vCenter has hundreds of fault types. There is no Rust type for each: a [`Fault`] keeps its type's
 //! name, its message and its simple fields, and knows the hierarchy, so that `is_a("NotFound")` also holds
 //! for the subtypes of `NotFound`.
 
@@ -19,6 +19,8 @@ const MOST_FIELDS: usize = 32;
 pub struct Fault {
     type_name: String,
     message: String,
+    /// The texts of `faultMessage`: what CNS and vSAN add to a fault.
+    details: Vec<String>,
     fields: Vec<(String, String)>,
     cause: Option<Box<Self>>,
 }
@@ -37,6 +39,12 @@ impl Fault {
     /// The text of one of its fields; fields inside fields are joined by a dot: `volumeId.id`.
     pub fn field(&self, path: &str) -> Option<&str> {
         self.fields.iter().find(|(name, _)| name == path).map(|(_, text)| text.as_str())
+    }
+
+    /// What the server adds to this fault and to those that led to it.
+    pub fn details(&self) -> impl Iterator<Item = &str> {
+        let chain = std::iter::successors(Some(self), |fault| fault.cause());
+        chain.flat_map(|fault| fault.details.iter().map(String::as_str))
     }
 
     /// The fault that led to this one.
@@ -59,7 +67,7 @@ impl Fault {
         }
     }
 
-    /// This fault or the first of its causes that is of a type: CNS wraps what vCenter said.
+    /// This fault or the first of its causes that is of a type: CNS wraps faults of vCenter.
     pub fn find(&self, ancestor: &str) -> Option<&Self> {
         std::iter::successors(Some(self), |fault| fault.cause()).find(|fault| fault.is_a(ancestor))
     }
@@ -92,7 +100,11 @@ impl Fault {
         while let Some(child) = reader.child(element)? {
             match child.name() {
                 "faultCause" => self.cause = Some(Box::new(Self::from_xml(reader, &child)?)),
-                "faultMessage" => {}
+                "faultMessage" => {
+                    if let Some(text) = reader.find(&child, "message")? {
+                        self.details.push(String::from_xml(reader, &text)?);
+                    }
+                }
                 name => {
                     let name = name.to_owned();
                     self.read_field(reader, &child, name)?;
@@ -149,14 +161,16 @@ impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.type_name)?;
         let reason = self.field("reason").or_else(|| self.field("errorMessage"));
-        match (self.message.trim_end_matches('.'), reason) {
-            ("", None) => Ok(()),
-            ("", Some(reason)) => write!(f, ": {reason}"),
-            (message, Some(reason)) if !message.contains(reason) => {
-                write!(f, ": {message} ({reason})")
+        let mut shown = String::new();
+        for text in [self.message.as_str()].into_iter().chain(reason).chain(self.details()) {
+            let text = text.trim_end_matches('.');
+            if !shown.contains(text) {
+                let open = if shown.is_empty() { ": " } else { " (" };
+                let close = if shown.is_empty() { "" } else { ")" };
+                shown.push_str(&format!("{open}{text}{close}"));
             }
-            (message, _) => write!(f, ": {message}"),
         }
+        f.write_str(&shown)
     }
 }
 
@@ -167,7 +181,7 @@ impl std::error::Error for Fault {
 }
 
 /// A `LocalizedMethodFault`, which has the fault and its message side by side, or the bare fault if that is
-/// the type that the element says it has.
+/// the element's declared type.
 impl FromXml for Fault {
     fn from_xml(reader: &mut Reader<'_>, element: &Element<'_>) -> Result<Self, Malformed> {
         if element.xsi_type().is_some_and(|declared| declared != "LocalizedMethodFault") {

@@ -1,9 +1,9 @@
-//! SOAP as vCenter speaks it: the envelope of a request, and what an answer says.
+//! SOAP as vCenter speaks it: envelopes of requests and answers.
 
 use crate::{
     fault::Fault,
     reference::{IsA, Kind, Ref},
-    version::Release,
+    version::{Line, Release},
     xml::{Element, Malformed, Method, Reader, ToXml, Writer},
 };
 
@@ -35,6 +35,26 @@ impl Service {
         }
     }
 
+    /// The header without what the service does not take. PBM and VSLM find the session in the envelope, the others
+    /// at the cookie; the administration of SSO refuses elements without a namespace.
+    fn accepted(self, header: Header<'_>) -> Header<'_> {
+        Header {
+            session: header.session.filter(|_| matches!(self, Self::Pbm | Self::Vslm)),
+            operation: if self == Self::Sso { "" } else { header.operation },
+            ..header
+        }
+    }
+
+    /// Whether its versions are those of vSAN.
+    pub(crate) fn is_vsan(self) -> bool {
+        matches!(self, Self::Cns | Self::CnsTasks)
+    }
+
+    /// Whether its calls may be slow because they work on storage.
+    pub(crate) fn is_storage(self) -> bool {
+        matches!(self, Self::Cns | Self::Pbm | Self::Vslm)
+    }
+
     fn namespace(self) -> &'static str {
         match self {
             Self::Vim => "urn:vim25",
@@ -46,12 +66,12 @@ impl Service {
     }
 
     /// The SOAPAction: the version decides which fields and values the server sends.
-    pub(crate) fn action(self, release: Release) -> String {
+    pub(crate) fn action(self, version: impl Fn(Line) -> String) -> String {
         let version = match self {
-            Self::Vim => release.vim(),
-            Self::Cns | Self::CnsTasks => release.vsan(),
-            Self::Pbm | Self::Vslm => "",
-            Self::Sso => "version2",
+            Self::Vim => version(Line::Vim),
+            Self::Cns | Self::CnsTasks => version(Line::Vsan),
+            Self::Pbm | Self::Vslm => String::new(),
+            Self::Sso => "version2".to_owned(),
         };
         // Versions of vSAN may have a blank: "vSAN 7.0U3".
         format!("{}/{version}", self.namespace())
@@ -59,7 +79,7 @@ impl Service {
 }
 
 /// What goes into the header of an envelope.
-#[derive(Debug, Default, Clone, Copy)]
+#[derive(Debug, Default, Clone, Copy, PartialEq)]
 pub(crate) struct Header<'a> {
     /// Appears in vCenter's logs and in ours.
     pub(crate) operation: &'a str,
@@ -94,7 +114,7 @@ pub(crate) fn request<M: Method, K: Kind>(
     method: &M,
 ) -> String {
     let mut writer = Writer::new(release);
-    open(&mut writer, header);
+    open(&mut writer, service.accepted(header));
     call(&mut writer, service, on, method);
     writer.verbatim(CLOSE);
     writer.finish()
@@ -125,10 +145,11 @@ fn call<M: Method, K: Kind>(writer: &mut Writer, service: Service, on: &Ref<K>, 
 }
 
 /// What calling a method sends to a server of this release: path, action, and the envelope with `COOKIE` in
-/// place of the session. For people and tests that want to see it; nothing is sent.
+/// place of the session. For people and tests; nothing is sent.
 pub fn preview<M: Method, K: IsA<M::On>>(release: Release, on: &Ref<K>, method: &M) -> String {
     let header = Header { session: Some("COOKIE"), ..Header::default() };
-    let (path, action) = (M::SERVICE.path(), M::SERVICE.action(release));
+    let (path, action) =
+        (M::SERVICE.path(), M::SERVICE.action(|line| release.version(line).to_owned()));
     let envelope = request(header, release, M::SERVICE, on, method);
     format!("POST {path}\nSOAPAction: {action}\n\n{envelope}")
 }
@@ -144,6 +165,9 @@ pub(crate) fn envelope(header: Header<'_>, body: &str) -> String {
 
 fn open(writer: &mut Writer, header: Header<'_>) {
     writer.verbatim(OPEN);
+    if header == Header::default() {
+        return writer.open("soapenv:Body");
+    }
     writer.open("soapenv:Header");
     if let Some(session) = header.session {
         // The cookie's value may be quoted; the header's is not.
@@ -170,7 +194,7 @@ pub(crate) enum Answer {
     Fault(Box<Fault>),
 }
 
-/// Reads an answer: hands each `returnval` to `take`, or returns the fault.
+/// Reads an answer: passes each `returnval` to `take`, or returns the fault.
 pub(crate) fn answer<'a>(
     document: &'a str,
     mut take: impl FnMut(&mut Reader<'a>, &Element<'a>) -> Result<(), Malformed>,

@@ -1,7 +1,7 @@
 //! The administration of SSO's own users: those who log in to vCenter without a directory behind them.
 //!
 //! Hides the second session that this service wants, which is opened with a token. Administration is rare, so
-//! that the session is not kept: ask for it with [`Connection::sso`], and end it with [`Sso::logout`].
+//! that the session is not kept: open it with [`Connection::sso`], and end it with [`Sso::logout`].
 //!
 //! Users are named `csi` or `csi@vsphere.local`; without a domain they are in that of the administrator.
 //!
@@ -26,7 +26,7 @@ use crate::{
             UpdateLocalPersonUserDetails,
         },
     },
-    wire::{In, NOWHERE},
+    wire::{ANONYMOUS, InSession},
     xml::{Field, Malformed, Method},
 };
 
@@ -58,7 +58,7 @@ impl Connection {
         let mut content = AdminServiceContent::default();
         let question = SsoAdminServiceInstanceCall {};
         self.wire()
-            .call(NOWHERE, Service::Sso, &instance, &question, |reader, value| {
+            .call(ANONYMOUS, Service::Sso, &instance, &question, |reader, value| {
                 content.absorb(reader, value)
             })
             .await?;
@@ -72,14 +72,14 @@ impl Connection {
         manager: &Ref<SsoSessionManager>,
         token: &Token,
     ) -> Result<SecretString, Error> {
-        let body = soap::secured(NOWHERE.release, Service::Sso, manager, &Login {});
+        let body = soap::secured(ANONYMOUS.release(), Service::Sso, manager, &Login {});
         let security = token.header(&body);
-        let session = In { security: Some(security.expose_secret()), ..NOWHERE };
+        let session = InSession { security: Some(&security), ..ANONYMOUS };
         let login =
             self.wire().call_for_cookie(session, Service::Sso, manager, &Login {}, |_, _| Ok(()));
         match login.await {
             (_, Err(error)) => Err(error),
-            (Some(cookie), Ok(())) => Ok(SecretString::from(cookie)),
+            (Some(cookie), Ok(())) => Ok(cookie),
             (None, Ok(())) => {
                 let missing = Malformed::new("no session cookie");
                 Err(self.wire().error("Login", Cause::Malformed(missing)))
@@ -156,17 +156,17 @@ impl Sso {
         self.call(&self.content.principal_discovery_service, &find).await
     }
 
-    /// Adds a user to a group of SSO's own and tells whether it was not in it before.
+    /// Adds a user to a group of SSO's own and returns whether it was not in it before.
     pub async fn add_to_group(&self, user: &str, group: &str) -> Result<bool, Error> {
         let add = AddUserToLocalGroup { user_id: self.id(user), group_name: group.to_owned() };
         self.call(&self.content.principal_management_service, &add).await
     }
 
-    /// What passwords must be like; nothing if this server does not tell.
+    /// What passwords must be like; none if the server does not have the service.
     pub async fn password_policy(&self) -> Result<Option<AdminPasswordPolicy>, Error> {
-        let asked =
+        let answered =
             self.call(&self.content.password_policy_service, &GetLocalPasswordPolicy {}).await;
-        match asked {
+        match answered {
             Ok(policy) => Ok(Some(policy)),
             Err(error) if is_unsupported(&error) => Ok(None),
             Err(error) => Err(error),
@@ -185,7 +185,7 @@ impl Sso {
         on: &Ref<K>,
         method: &M,
     ) -> Result<M::Answer, Error> {
-        let session = In { cookie: Some(self.cookie.expose_secret()), ..NOWHERE };
+        let session = InSession { cookie: Some(&self.cookie), ..ANONYMOUS };
         let mut answer = M::Answer::default();
         self.connection
             .wire()
@@ -200,7 +200,7 @@ impl Sso {
     }
 }
 
-/// Whether the server lacks the service that was asked.
+/// Whether the server lacks the service.
 fn is_unsupported(error: &Error) -> bool {
     let lacking = ["MethodNotFound", "NotSupported", "NotImplemented", "ManagedObjectNotFound"];
     error.fault().is_some_and(|fault| lacking.iter().any(|name| fault.find(name).is_some()))

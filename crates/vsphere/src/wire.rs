@@ -1,16 +1,17 @@
 //! One request, one answer, with everything that each of them has: operation id, limits, metrics, log.
 //!
-//! Knows nothing of sessions: whoever calls brings the session it calls in, or none.
+//! Knows nothing of sessions: the caller passes the session of each call, or none.
 
 use std::{
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
 
 use hyper::http::{Method as Verb, StatusCode};
+use secrecy::{ExposeSecret, SecretString};
 use tokio::sync::Semaphore;
 
 use crate::{
@@ -20,39 +21,68 @@ use crate::{
     metrics::Recorder,
     reference::{IsA, Kind, Ref},
     soap::{self, Answer, Header, Service},
-    version::Release,
+    version::{self, Line, Release, Version},
     xml::{Element, Malformed, Method, Reader},
 };
 
+/// What the first requests to a server are called in errors: where wrong hosts and certificates show.
+const CONNECT: &str = "Connect";
+
 /// The session a call is made in, as the wire sees it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct In<'a> {
-    pub(crate) release: Release,
+pub(crate) struct InSession<'a> {
+    pub(crate) vim: Option<&'a Version>,
+    /// Set by the first call to CNS.
+    pub(crate) vsan: Option<&'a OnceLock<Option<Version>>>,
     /// The value of the session cookie.
-    pub(crate) cookie: Option<&'a str>,
-    /// A security header, ready made.
-    pub(crate) security: Option<&'a str>,
+    pub(crate) cookie: Option<&'a SecretString>,
+    /// A complete security header.
+    pub(crate) security: Option<&'a SecretString>,
 }
 
-/// Nobody is logged in, and nothing is known about the server.
-pub(crate) const NOWHERE: In<'static> =
-    In { release: Release::OLDEST, cookie: None, security: None };
+/// No login, and a server of unknown version.
+pub(crate) const ANONYMOUS: InSession<'static> =
+    InSession { vim: None, vsan: None, cookie: None, security: None };
 
-/// The way to one vCenter.
+impl InSession<'_> {
+    fn vsan(&self) -> Option<&Version> {
+        self.vsan.and_then(OnceLock::get).and_then(Option::as_ref)
+    }
+
+    /// What the server knows.
+    pub(crate) fn release(&self) -> Release {
+        self.vim.into_iter().chain(self.vsan()).fold(Release::OLDEST, Release::with)
+    }
+
+    fn action(&self, service: Service) -> String {
+        service.action(|line| {
+            let version = match line {
+                Line::Vim => self.vim,
+                Line::Vsan => self.vsan(),
+            };
+            version
+                .map_or_else(|| self.release().version(line).to_owned(), |found| found.name.clone())
+        })
+    }
+}
+
+/// Requests to one vCenter.
 #[derive(Debug)]
 pub(crate) struct Wire {
     http: Http,
     name: Arc<str>,
     timeout: Duration,
     slots: Semaphore,
+    /// Fewer than `slots`: slow storage calls leave some for logins, logouts and tasks.
+    storage_slots: Semaphore,
     metrics: Recorder,
-    /// Operations of this process, told from those of others by the first half.
+    /// The first half distinguishes the operations of this process from those of others.
     operations: (u32, AtomicU64),
 }
 
 impl Wire {
     pub(crate) fn new(settings: &Settings) -> Result<Self, InvalidSettings> {
-        let http = Http::new(&settings.endpoint, &settings.trust, &settings.user_agent)?;
+        let http = Http::new(settings)?;
         let name: Arc<str> = settings.endpoint.to_string().into();
         // Only has to differ between processes that talk to one vCenter.
         let started = jiff::Timestamp::now().subsec_nanosecond().unsigned_abs();
@@ -61,6 +91,7 @@ impl Wire {
             http,
             timeout: settings.timeout,
             slots: Semaphore::new(settings.concurrency),
+            storage_slots: Semaphore::new((settings.concurrency * 3 / 4).max(1)),
             metrics: settings.metrics.of(&name),
             name,
             operations: (process, AtomicU64::new(1)),
@@ -84,10 +115,10 @@ impl Wire {
         Failure { vcenter: Arc::clone(&self.name), method, operation, cause }
     }
 
-    /// Calls a method and hands each value it returns to `take`.
+    /// Calls a method and passes each value it returns to `take`.
     pub(crate) async fn call<M: Method, K: IsA<M::On>>(
         &self,
-        session: In<'_>,
+        session: InSession<'_>,
         service: Service,
         on: &Ref<K>,
         method: &M,
@@ -99,20 +130,22 @@ impl Wire {
     /// The same, with the session cookie that the answer sets; it may come though the rest of the answer does not.
     pub(crate) async fn call_for_cookie<M: Method, K: IsA<M::On>>(
         &self,
-        session: In<'_>,
+        session: InSession<'_>,
         service: Service,
         on: &Ref<K>,
         method: &M,
         take: impl FnMut(&mut Reader<'_>, &Element<'_>) -> Result<(), Malformed>,
-    ) -> (Option<String>, Result<(), Error>) {
-        if let Err(error) = self.available::<M>(session.release) {
+    ) -> (Option<SecretString>, Result<(), Error>) {
+        let found = self.find_version(session, service).await;
+        if let Err(error) = found.and_then(|()| self.available::<M>(session.release())) {
             return (None, Err(error));
         }
         let operation = self.operation();
         let body = envelope(session, &operation, service, on, method);
         let started = Instant::now();
-        let reply =
-            self.in_turn(M::NAME, self.exchange(session, service, body, self.timeout)).await;
+        let reply = self
+            .in_turn(M::NAME, service, self.exchange(session, service, body, self.timeout))
+            .await;
         let cookie = reply.as_ref().ok().and_then(session_cookie);
         let read = reply.and_then(|reply| read(reply, take));
         (cookie, self.conclude(M::NAME, operation, started, read))
@@ -122,7 +155,7 @@ impl Wire {
     /// and may take `patience` more than any other.
     pub(crate) async fn long_poll<M: Method, K: IsA<M::On>>(
         &self,
-        session: In<'_>,
+        session: InSession<'_>,
         on: &Ref<K>,
         method: &M,
         patience: Duration,
@@ -136,23 +169,35 @@ impl Wire {
         self.conclude(M::NAME, operation, started, reply.and_then(|reply| read(reply, take)))
     }
 
-    /// A document that needs no session.
-    pub(crate) async fn document(
-        &self,
-        method: &'static str,
-        path: &str,
-    ) -> Result<Option<String>, Error> {
+    /// The versions that a service lists in its document, which needs no session; none if there is no document.
+    pub(crate) async fn versions(&self, path: &str) -> Result<Option<Vec<String>>, Error> {
         let started = Instant::now();
         let reply = self.http.send(Verb::GET, path, &[], String::new(), self.timeout).await;
-        let text = reply.and_then(|reply| match reply.status {
-            StatusCode::OK => reply.text.map(Some),
+        let listed = reply.and_then(|reply| match reply.status {
+            StatusCode::OK => version::listed(&reply.text?).map(Some).map_err(Cause::Malformed),
             StatusCode::NOT_FOUND => Ok(None),
             status => Err(Cause::Status(status.as_u16())),
         });
-        self.conclude(method, String::new(), started, text)
+        self.conclude(CONNECT, String::new(), started, listed)
     }
 
-    /// Posts an envelope that is no method call, to a service that is not vmodl; `read` takes the answer's text.
+    /// Reads the version of vSAN before the first call to CNS in a session. A server that has no list of versions
+    /// at the moment is taken for the oldest, for this call.
+    pub(crate) async fn find_version(
+        &self,
+        session: InSession<'_>,
+        service: Service,
+    ) -> Result<(), Error> {
+        if let Some(unknown) =
+            session.vsan.filter(|known| service.is_vsan() && known.get().is_none())
+            && let Some(listed) = self.versions("/sdk/vsanServiceVersions.xml").await?
+        {
+            unknown.get_or_init(|| Version::newest(Line::Vsan, &listed));
+        }
+        Ok(())
+    }
+
+    /// Posts an envelope to a service without managed objects; `read` takes the text of the answer.
     pub(crate) async fn post<T>(
         &self,
         method: &'static str,
@@ -164,7 +209,7 @@ impl Wire {
         let headers = [("content-type", "text/xml; charset=utf-8"), ("soapaction", action)];
         let started = Instant::now();
         let sending = self.http.send(Verb::POST, path, &headers, body, self.timeout);
-        let reply = self.in_turn(method, sending).await;
+        let reply = self.in_turn(method, Service::Sso, sending).await;
         let value = reply.and_then(|reply| match reply.status {
             StatusCode::OK | StatusCode::INTERNAL_SERVER_ERROR => read(&reply.text?),
             status => Err(Cause::Status(status.as_u16())),
@@ -190,7 +235,7 @@ impl Wire {
         }
         let started = Instant::now();
         let sending = self.http.send(verb, path, &headers, body, self.timeout);
-        let reply = self.in_turn(method, sending).await;
+        let reply = self.in_turn(method, Service::Vim, sending).await;
         self.conclude(method, operation.clone(), started, reply.and_then(read))
     }
 
@@ -198,11 +243,17 @@ impl Wire {
     async fn in_turn(
         &self,
         method: &'static str,
+        service: Service,
         sending: impl Future<Output = Result<Reply, Cause>>,
     ) -> Result<Reply, Cause> {
-        // Calls that hang free their slots when their own time is over; who waits for one must outlast that.
+        // Calls that hang free their slots when their own time is over; waiting for one must outlast that.
         let patience = self.timeout * 2;
-        let Ok(_permit) = tokio::time::timeout(patience, self.slots.acquire()).await else {
+        let slots = async {
+            let storage =
+                if service.is_storage() { Some(self.storage_slots.acquire().await) } else { None };
+            (storage, self.slots.acquire().await)
+        };
+        let Ok(_permits) = tokio::time::timeout(patience, slots).await else {
             return Err(Cause::Timeout(patience));
         };
         let started = Instant::now();
@@ -213,17 +264,19 @@ impl Wire {
 
     async fn exchange(
         &self,
-        session: In<'_>,
+        session: InSession<'_>,
         service: Service,
         body: String,
         limit: Duration,
     ) -> Result<Reply, Cause> {
-        let action = service.action(session.release);
-        let cookie = session.cookie.map(|value| format!("vmware_soap_session={value}"));
+        let action = session.action(service);
+        let cookie = session.cookie.map(|value| {
+            SecretString::from(format!("vmware_soap_session={}", value.expose_secret()))
+        });
         let mut headers =
             vec![("content-type", "text/xml; charset=utf-8"), ("soapaction", &*action)];
         if let Some(cookie) = &cookie {
-            headers.push(("cookie", cookie));
+            headers.push(("cookie", cookie.expose_secret()));
         }
         self.http.send(Verb::POST, service.path(), &headers, body, limit).await
     }
@@ -259,7 +312,7 @@ impl Wire {
             Err(cause) => {
                 tracing::debug!(%vcenter, method, %operation, ?elapsed, %cause, "call failed");
                 let error = Error::from(self.failure(method, operation, cause));
-                self.metrics.failed(method, error.remedy());
+                self.metrics.failed(method, error.remedy.name());
                 Err(error)
             }
         }
@@ -267,15 +320,18 @@ impl Wire {
 }
 
 fn envelope<M: Method, K: Kind>(
-    session: In<'_>,
+    session: InSession<'_>,
     operation: &str,
     service: Service,
     on: &Ref<K>,
     method: &M,
 ) -> String {
-    // PBM and VSLM look for the session in the envelope, the others at the cookie.
-    let header = Header { operation, session: session.cookie, security: session.security };
-    soap::request(header, session.release, service, on, method)
+    let header = Header {
+        operation,
+        session: session.cookie.map(ExposeSecret::expose_secret),
+        security: session.security.map(ExposeSecret::expose_secret),
+    };
+    soap::request(header, session.release(), service, on, method)
 }
 
 /// Reads a SOAP answer. Faults come with status 500; any other status is not vCenter's.
@@ -296,12 +352,12 @@ fn read(
 }
 
 /// The session cookie that an answer sets.
-fn session_cookie(reply: &Reply) -> Option<String> {
+fn session_cookie(reply: &Reply) -> Option<SecretString> {
     let cookies =
         reply.headers.get_all("set-cookie").iter().filter_map(|value| value.to_str().ok());
     cookies
         .filter_map(|cookie| cookie.strip_prefix("vmware_soap_session="))
         .filter_map(|rest| rest.split(';').next())
-        .map(str::to_owned)
+        .map(SecretString::from)
         .next_back()
 }

@@ -1,13 +1,13 @@
-//! What a user may do, worked out from roles and permissions, where the server cannot be asked: for a user that
-//! does not exist yet, for permissions that are only planned, or to tell which permission is to blame.
+//! What a user may do, computed from roles and permissions, where the server cannot: for a user that
+//! does not exist yet, for permissions that are only planned, or to find the permission that is responsible.
 //!
 //! The rules are vCenter's. On each object the user's own permission counts, or if there is none, all those of
 //! the user's groups together. If there is any, it replaces everything from above, however much that was. If
 //! there is none, what counts for the parent counts here, as far as it propagates; a VM has two parents, its
-//! folder and its resource pool, and gets what both hand down.
+//! folder and its resource pool, and inherits from both.
 //!
-//! Deliberately absent: the names of ancestors, which vCenter shows to whoever may see something below them
-//! without any permission, and global permissions, which the inventory does not tell.
+//! Deliberately absent: the names of ancestors, which vCenter shows to users that see something below them
+//! without any permission, and global permissions, which are not in the inventory.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -76,7 +76,7 @@ impl Grants {
         roles.iter().filter_map(|role| self.roles.get(role)).flatten().cloned().collect()
     }
 
-    /// Adds what an object gets from above. No ancestor is asked twice: VMs have two ways up.
+    /// Adds what an object gets from above. No ancestor is visited twice: VMs have two ways up.
     fn inherit(
         &self,
         who: &Identity,

@@ -10,7 +10,7 @@ use std::{
 pub struct Principal {
     /// The name in its domain.
     pub name: String,
-    /// The domain; empty if it was not told.
+    /// The domain; empty if unknown.
     pub domain: String,
 }
 

@@ -6,7 +6,7 @@ use lab::vcenter::ADMINISTRATOR;
 use vsphere::{
     authorization::{Identity, Principal},
     connection::Connection,
-    error::Error,
+    error::{Error, Remedy},
     object,
     reference::Ref,
     types::{Datacenter, Datastore, Folder, ManagedEntity, Permission, VirtualMachine},
@@ -70,9 +70,12 @@ async fn a_role_is_created_changed_and_deleted() {
             assert!(made.privilege.iter().any(|id| id == privilege), "{made:?}");
         }
         let twice = authorization.create_role("drivers", &[]).await;
-        assert!(matches!(twice, Err(Error::Invalid { .. })), "{twice:?}");
+        assert!(matches!(twice, Err(Error { remedy: Remedy::Invalid { .. }, .. })), "{twice:?}");
         let unknown = authorization.create_role("other", &["No.Such"]).await;
-        assert!(matches!(unknown, Err(Error::Invalid { .. })), "{unknown:?}");
+        assert!(
+            matches!(unknown, Err(Error { remedy: Remedy::Invalid { .. }, .. })),
+            "{unknown:?}"
+        );
         authorization.update_role(id, "drivers-2", &["Cns.Searchable"]).await.unwrap();
         let roles = authorization.roles().await.unwrap();
         let changed = roles.iter().find(|role| role.role_id == id).unwrap();
@@ -85,7 +88,7 @@ async fn a_role_is_created_changed_and_deleted() {
         authorization.delete_role(id, false).await.unwrap();
         assert_eq!(authorization.permissions(&store).await.unwrap(), []);
         let gone = authorization.delete_role(id, false).await;
-        assert!(matches!(gone, Err(Error::NotFound(_))), "{gone:?}");
+        assert!(matches!(gone, Err(Error { remedy: Remedy::NotFound { .. }, .. })), "{gone:?}");
         admin.close().await;
     }
 }
@@ -110,7 +113,7 @@ async fn permissions_are_given_and_taken_one_by_one() {
     assert_eq!(left.len(), 1);
     assert_eq!(Principal::from(left[0].principal.as_str()), Principal::from(CSI.0));
     let gone = authorization.remove_permission(&store, CPI.0, false).await;
-    assert!(matches!(gone, Err(Error::NotFound(_))), "{gone:?}");
+    assert!(matches!(gone, Err(Error { remedy: Remedy::NotFound { .. }, .. })), "{gone:?}");
     let stranger =
         authorization.set_permission(&store, permission("who@vsphere.local", read_only, true));
     stranger.await.unwrap_err();
@@ -123,14 +126,22 @@ async fn users_without_the_right_change_nothing() {
     let connection = connect(&vcenter, CPI);
     let authorization = connection.authorization();
     let refused = authorization.create_role("drivers", &[]).await;
-    let Err(Error::NoPermission { privilege, .. }) = refused else { panic!("{refused:?}") };
+    let Err(Error { remedy: Remedy::NoPermission { privilege, .. }, .. }) = refused else {
+        panic!("{refused:?}")
+    };
     assert_eq!(privilege.as_deref(), Some("Authorization.ModifyRoles"));
     let refused = authorization.set_permission(&root(), permission(CPI.0, -1, true)).await;
-    assert!(matches!(refused, Err(Error::NoPermission { .. })), "{refused:?}");
+    assert!(
+        matches!(refused, Err(Error { remedy: Remedy::NoPermission { .. }, .. })),
+        "{refused:?}"
+    );
     connection.close().await;
     let nobody = connect(&vcenter, NOBODY);
     let refused = nobody.authorization().roles().await;
-    assert!(matches!(refused, Err(Error::NoPermission { .. })), "{refused:?}");
+    assert!(
+        matches!(refused, Err(Error { remedy: Remedy::NoPermission { .. }, .. })),
+        "{refused:?}"
+    );
 }
 
 #[tokio::test]
@@ -151,7 +162,7 @@ async fn privileges_are_told_for_oneself_and_for_others() {
     assert_eq!(admin.authorization().privileges_of(CSI.0, &stores).await.unwrap(), own);
     let nothing = [Ref::<Datastore>::new("datastore-none")];
     let missing = csi.authorization().lacking(&nothing, &wanted).await;
-    assert!(matches!(missing, Err(Error::NotFound(_))), "{missing:?}");
+    assert!(matches!(missing, Err(Error { remedy: Remedy::NotFound { .. }, .. })), "{missing:?}");
     vcenter.control().expire_sessions().await.unwrap();
     assert_eq!(csi.authorization().lacking(&stores, &wanted).await.unwrap(), lacking);
     csi.close().await;

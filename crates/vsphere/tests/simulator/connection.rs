@@ -4,17 +4,17 @@ use std::time::Duration;
 
 use lab::{
     VCenter,
-    vcenter::{ADMINISTRATOR, Fault},
+    vcenter::{ADMINISTRATOR, Fault, HttpFault, HttpFaultKind},
 };
 use prometheus_client::registry::Registry;
 use vsphere::{
     connection::Connection,
-    error::{Cause, Error},
+    error::{Cause, Error, Remedy},
     metrics::Metrics,
     object,
     session::Credentials,
     soap::Service,
-    types::{PowerOffVm, VirtualMachine},
+    types::{CnsQueryFilter, PowerOffVm, VirtualMachine},
 };
 
 use crate::site::{
@@ -90,7 +90,7 @@ async fn refused_credentials_are_tried_once_and_corrected_ones_at_once() {
     let connection = connect(&vcenter, (CSI.0, "wrong"));
     for _ in 0..20 {
         let error = connection.time().await.unwrap_err();
-        assert!(matches!(error, Error::Login(_)), "{error}");
+        assert!(matches!(error, Error { remedy: Remedy::Login, .. }), "{error}");
         assert!(error.to_string().contains(CSI.0), "{error}");
     }
     let error = connection.time().await.unwrap_err().to_string();
@@ -109,7 +109,7 @@ async fn a_mistyped_new_password_does_not_end_a_session_that_works() {
     connection.time().await.unwrap();
     let error =
         connection.replace_credentials(Credentials::password(CSI.0, "mistyped")).await.unwrap_err();
-    assert!(matches!(error, Error::Login(_)), "{error}");
+    assert!(matches!(error, Error { remedy: Remedy::Login, .. }), "{error}");
     connection.time().await.unwrap();
     vcenter.control().expire_sessions().await.unwrap();
     connection.time().await.unwrap();
@@ -157,6 +157,39 @@ async fn a_closed_connection_refuses_and_leaves_no_session() {
     let error = connection.time().await.unwrap_err();
     assert!(matches!(error.failure().cause, Cause::Closed), "{error}");
     assert_eq!(sessions(&vcenter, ADMINISTRATOR.0).await, 0);
+}
+
+#[tokio::test]
+async fn the_version_of_vsan_is_read_before_the_first_call_to_cns() {
+    let vcenter = vcenter().await;
+    let connection = administrator(&vcenter);
+    let document = "/sdk/vsanServiceVersions.xml";
+    let missing = HttpFault {
+        path: document.to_owned(),
+        method: None,
+        kind: HttpFaultKind::Status { status: 404 },
+        count: 1,
+    };
+    vcenter.control().break_http(&missing).await.unwrap();
+    connection.time().await.unwrap();
+    assert_eq!(requests(&vcenter, document).await, 0, "who does not call CNS does not need it");
+    // Without the document the oldest version is assumed, for one call.
+    let volumes = connection.volumes();
+    let too_old = volumes.query_by_task(&CnsQueryFilter::default(), &[]).await.unwrap_err();
+    assert!(matches!(too_old.failure().cause, Cause::TooOld(_)), "{too_old}");
+    volumes.query_by_task(&CnsQueryFilter::default(), &[]).await.unwrap();
+    volumes.query_by_task(&CnsQueryFilter::default(), &[]).await.unwrap();
+    assert_eq!(requests(&vcenter, document).await, 2);
+    connection.close().await;
+}
+
+/// How many requests there were for a path.
+async fn requests(vcenter: &VCenter, path: &str) -> u64 {
+    let state = vcenter.control().state_as_json().await.unwrap();
+    let all = state["calls"]["requests"].as_array().unwrap().iter();
+    all.filter(|request| request["path"] == path)
+        .map(|request| request["count"].as_u64().unwrap())
+        .sum()
 }
 
 #[tokio::test]

@@ -2,7 +2,10 @@
 
 use lab::vcenter::Fault;
 use secrecy::SecretString;
-use vsphere::{error::Error, types::sso::AdminPersonDetails};
+use vsphere::{
+    error::{Error, Remedy},
+    types::sso::AdminPersonDetails,
+};
 
 use crate::site::{CSI, administrator, connect, vcenter};
 
@@ -29,14 +32,14 @@ async fn a_user_is_created_found_changed_and_deleted() {
     assert_eq!(found.details, details("for tests"));
     assert!(!found.disabled && !found.locked);
     let twice = sso.create_user("drivers", details("again"), &password).await;
-    assert!(matches!(twice, Err(Error::Invalid { .. })), "{twice:?}");
+    assert!(matches!(twice, Err(Error { remedy: Remedy::Invalid { .. }, .. })), "{twice:?}");
     sso.update_user("drivers", details("for more tests")).await.unwrap();
     let found = sso.find_user("drivers@vsphere.local").await.unwrap().unwrap();
     assert_eq!(found.details.description.as_deref(), Some("for more tests"));
     sso.delete_user("drivers").await.unwrap();
     assert_eq!(sso.find_user("drivers").await.unwrap(), None);
     let gone = sso.delete_user("drivers").await;
-    assert!(matches!(gone, Err(Error::NotFound(_))), "{gone:?}");
+    assert!(matches!(gone, Err(Error { remedy: Remedy::NotFound { .. }, .. })), "{gone:?}");
     sso.logout().await;
     admin.close().await;
 }
@@ -52,7 +55,7 @@ async fn a_member_of_the_administrators_logs_in_with_its_new_password() {
     sso.reset_password("drivers", &"Fresh-2! & <more>".into()).await.unwrap();
     sso.logout().await;
     let old = connect(&vcenter, ("drivers@vsphere.local", "Fresh-1! & <more>"));
-    assert!(matches!(old.login().await, Err(Error::Login(_))));
+    assert!(matches!(old.login().await, Err(Error { remedy: Remedy::Login, .. })));
     let new = connect(&vcenter, ("drivers@vsphere.local", "Fresh-2! & <more>"));
     assert_eq!(new.login().await.unwrap().to_lowercase(), "vsphere.local\\drivers");
     new.close().await;
@@ -68,7 +71,7 @@ async fn a_password_must_fit_the_policy_that_is_told() {
     let length = policy.password_format.length_restriction;
     assert!(length.min_length > 1 && length.max_length >= length.min_length, "{length:?}");
     let short = sso.create_user("drivers", details(""), &"a".into()).await;
-    assert!(matches!(short, Err(Error::Invalid { .. })), "{short:?}");
+    assert!(matches!(short, Err(Error { remedy: Remedy::Invalid { .. }, .. })), "{short:?}");
     sso.logout().await;
     admin.close().await;
 }
@@ -93,7 +96,10 @@ async fn a_user_who_is_no_administrator_changes_nobody() {
     let connection = connect(&vcenter, CSI);
     let sso = connection.sso().await.unwrap();
     let refused = sso.create_user("drivers", details(""), &"Fresh-1!".into()).await;
-    assert!(matches!(refused, Err(Error::NoPermission { .. })), "{refused:?}");
+    assert!(
+        matches!(refused, Err(Error { remedy: Remedy::NoPermission { .. }, .. })),
+        "{refused:?}"
+    );
     sso.logout().await;
     connection.close().await;
 }

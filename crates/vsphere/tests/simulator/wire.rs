@@ -17,7 +17,7 @@ use tracing::{
 };
 use vsphere::{
     connection::{Connection, Settings},
-    error::{Cause, Error},
+    error::{Cause, Error, Remedy},
     object,
     session::Credentials,
     soap::Service,
@@ -26,7 +26,7 @@ use vsphere::{
     watch::Change,
 };
 
-use crate::site::{CPI, LIMIT, administrator, connect, settings, vcenter};
+use crate::site::{CPI, LIMIT, administrator, calls, connect, settings, vcenter, wait_for};
 
 object! {
     /// A VM's name.
@@ -56,7 +56,7 @@ async fn each_broken_answer_is_told_apart_and_the_next_call_works() {
     for (kind, remedy, text) in kinds {
         vcenter.control().break_http(&fault(kind)).await.unwrap();
         let error = connection.time().await.unwrap_err();
-        assert_eq!(error.remedy(), remedy, "{kind:?}: {error}");
+        assert_eq!(error.remedy.name(), remedy, "{kind:?}: {error}");
         assert!(error.to_string().contains(text), "{kind:?}: {error}");
         assert!(error.to_string().contains("CurrentTime"), "{kind:?}: {error}");
         connection.time().await.unwrap();
@@ -86,6 +86,40 @@ async fn a_call_beyond_the_allowed_ones_waits_for_its_turn() {
     };
     tokio::join!(hanging(), hanging(), waiting);
     assert_eq!(order.into_inner().unwrap()[0], "hanging");
+}
+
+#[tokio::test]
+async fn slow_storage_calls_leave_slots_for_logins_logouts_and_tasks() {
+    let vcenter = vcenter().await;
+    let connection = administrator(&vcenter);
+    connection.login().await.unwrap();
+    let hang = HttpFault {
+        path: "/vsanHealth".to_owned(),
+        method: Some("CnsQueryVolume".to_owned()),
+        kind: HttpFaultKind::Hang,
+        count: 100,
+    };
+    vcenter.control().break_http(&hang).await.unwrap();
+    let mut queries = JoinSet::new();
+    for _ in 0..40 {
+        let connection = connection.clone();
+        let query = async move {
+            let volume = vsphere::types::CnsVolumeId::from("pvc");
+            connection.volumes().read(&[volume], &[]).await.is_ok()
+        };
+        queries.spawn(query);
+    }
+    let hanging = async || calls(&vcenter).await.get("CnsQueryVolume").copied().unwrap_or_default();
+    wait_for("the slots of storage are taken", async || hanging().await >= 12).await;
+    let work = async {
+        vcenter.control().expire_sessions().await.unwrap();
+        let vms: Vec<Named> = connection.list().await.unwrap();
+        let node = vms.iter().find(|vm| vm.name == "node-1").unwrap();
+        let task = connection.call(&node.reference, &PowerOffVm {}).await.unwrap();
+        connection.wait::<()>(&task, Service::Vim, LIMIT).await.unwrap();
+    };
+    tokio::time::timeout(LIMIT / 2, work).await.expect("other calls do not wait for storage");
+    assert!(queries.try_join_next().is_none(), "a query was answered");
 }
 
 #[tokio::test]
@@ -145,9 +179,9 @@ async fn faults_are_sorted_by_remedy_with_their_details() {
         let fault = Fault { fields, ..Fault::next("CurrentTime", name) };
         vcenter.control().fail(&fault).await.unwrap();
         let error = connection.time().await.unwrap_err();
-        assert_eq!(error.remedy(), remedy, "{name}: {error}");
+        assert_eq!(error.remedy.name(), remedy, "{name}: {error}");
         assert_eq!(error.fault().unwrap().type_name(), name);
-        if let Error::Invalid { field, .. } = &error {
+        if let Error { remedy: Remedy::Invalid { field }, .. } = &error {
             assert_eq!(field.as_deref(), Some("spec.name"));
         }
     }
@@ -164,7 +198,9 @@ async fn a_missing_privilege_is_named_with_its_object() {
     let fault = Fault { fields, ..Fault::next("CurrentTime", "NoPermission") };
     vcenter.control().fail(&fault).await.unwrap();
     let error = connection.time().await.unwrap_err();
-    let Error::NoPermission { object, privilege, .. } = &error else { panic!("{error}") };
+    let Error { remedy: Remedy::NoPermission { object, privilege }, .. } = &error else {
+        panic!("{error}")
+    };
     assert_eq!(object.as_ref().unwrap().kind(), "Datastore");
     assert_eq!(privilege.as_deref(), Some("Datastore.FileManagement"));
     let text = error.to_string();
