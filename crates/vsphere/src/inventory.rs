@@ -1,26 +1,22 @@
-//! What is in a vCenter: machines, hosts, storage, networks and how they hang together.
+//! What is in a vCenter: machines, hosts, storage, networks and how they are connected.
 //!
-//! [`Connection::inventory`] gives the questions that go to vCenter; each answer costs a handful of requests
-//! however many objects it is about. [`Mirror`] answers the same questions from memory, kept current by one
-//! watch over [`Entity`]. It hides how ids are spelt, which search needs which call, how an object is
-//! connected with its ancestors, and how a virtual card finds its network.
+//! [`Connection::inventory`] has the requests; each costs a handful of calls however many objects it is about. It
+//! hides how ids are spelt, which search needs which call, how an object is connected with its ancestors, and how
+//! a virtual card finds its network.
 //!
 //! What vCenter does not show to a user is simply not there: a search without privileges finds nothing and
-//! does not fail. Before "there is none" is taken for the truth, [`Inventory::check_sight`] tells whether the
+//! does not fail. Before "there is none" is taken for the truth, [`Inventory::check_sight`] reports whether the
 //! user can see where it looks.
 //!
 //! ```no_run
-//! use futures::StreamExt;
-//! use vsphere::{connection::Connection, error::Error, inventory::{Entity, Mirror}};
+//! use vsphere::{connection::Connection, error::Error, inventory::Vm};
 //!
 //! # async fn example(connection: Connection) -> Result<(), Error> {
-//! let mut mirror = Mirror::new(connection.inventory().root().await?);
-//! let mut watch = connection.watch::<Entity>();
-//! while let Some(change) = watch.next().await {
-//!     mirror.apply(change?);
-//!     for vm in mirror.vms().filter(|_| mirror.is_synced()) {
-//!         println!("{} runs in {:?}", vm.name, mirror.ancestors(&vm.reference));
-//!     }
+//! let vms: Vec<Vm> = connection.list().await?;
+//! let references: Vec<_> = vms.iter().map(|vm| vm.reference.clone()).collect();
+//! let ancestors = connection.inventory().ancestors(&references).await?;
+//! for vm in &vms {
+//!     println!("{} runs in {:?}", vm.name, ancestors.get(&vm.reference));
 //! }
 //! # Ok(())
 //! # }
@@ -33,7 +29,6 @@ mod datastore;
 mod device;
 mod entity;
 mod identity;
-mod mirror;
 mod network;
 mod search;
 mod settings;
@@ -41,18 +36,15 @@ mod topology;
 
 pub use datastore::shared_datastores;
 pub use device::{Backing, Device};
-pub use entity::{
-    Cluster, ConnectionState, Datacenter, Datastore, Entity, Folder, Host, Pool, PowerState, Vm,
-};
+pub use entity::{ConnectionState, Datacenter, Datastore, Host, PowerState, Vm};
 pub use identity::{InvalidUuid, Uuid};
-pub use mirror::Mirror;
-pub use network::Nic;
+pub use network::{Card, Cards, Nic, join};
 pub use search::Found;
 pub use settings::VmSettings;
 
 use crate::{
     connection::Connection,
-    error::{Cause, Error},
+    error::{Cause, Error, Remedy},
     fault::Fault,
     object,
     reference::Ref,
@@ -60,7 +52,7 @@ use crate::{
 };
 
 object! {
-    /// What only those can read of the root folder who have a role on it; everybody sees its name.
+    /// A property of the root folder that needs a role on it; its name is visible without one.
     struct Root: FolderKind {
         status: String = "overallStatus",
     }
@@ -85,7 +77,7 @@ impl Inventory<'_> {
         Ok(self.connection.content().await?.root_folder)
     }
 
-    /// Fails with [`Error::NoPermission`] when the user may not read the root folder, which the documented
+    /// Fails with [`Remedy::NoPermission`] when the user may not read the root folder, which the documented
     /// permissions of every driver include. Then searches find what is below other permissions of the user,
     /// or nothing, and that they find nothing means nothing.
     pub async fn check_sight(&self) -> Result<(), Error> {
@@ -102,10 +94,7 @@ impl Inventory<'_> {
     fn hidden(&self, object: Ref<ManagedObject>, privilege: &str, fault: Fault) -> Error {
         let cause = Cause::Fault(Box::new(fault));
         let failure = self.connection.wire().failure("RetrievePropertiesEx", String::new(), cause);
-        Error::NoPermission {
-            object: Some(object),
-            privilege: Some(privilege.to_owned()),
-            failure: Box::new(failure),
-        }
+        let privilege = Some(privilege.to_owned());
+        Error::with(Remedy::NoPermission { object: Some(object), privilege }, failure)
     }
 }

@@ -3,19 +3,23 @@
 //! A struct declared with [`object!`](crate::object) names the properties it wants; the same struct is read
 //! once with [`Connection::list`] and [`Connection::read`] and followed with [`Connection::watch`].
 
+use std::sync::Arc;
+
 use crate::{
-    connection::{Connection, is_logged_out},
+    collector::container_view,
+    connection::Connection,
     error::Error,
     fault::Fault,
+    held::Held,
     login::Established,
     reference::{IsA, Kind, Ref},
     soap::Service,
     types::{
-        AnySelectionSpec, ContinueRetrievePropertiesEx, CreateContainerView, DestroyView,
-        ManagedEntity, ManagedObject, ObjectSpec, PropertyFilterSpec, PropertySpec,
+        AnySelectionSpec, CancelRetrievePropertiesEx, ContinueRetrievePropertiesEx, ManagedEntity,
+        ManagedObject, ObjectSpec, PropertyCollector, PropertyFilterSpec, PropertySpec,
         RetrieveOptions, RetrievePropertiesEx, TraversalSpec, View,
     },
-    xml::{Element, FromXml, Malformed, Reader},
+    xml::{Element, FromXml, Malformed, Method, Reader},
 };
 
 /// Objects of one page: what is buffered at once is bounded by it.
@@ -32,7 +36,7 @@ pub struct Wanted {
     pub paths: &'static [&'static str],
 }
 
-/// A property that vCenter did not tell.
+/// A property that vCenter did not report.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Unreadable {
     /// Its path.
@@ -46,7 +50,7 @@ pub struct Unreadable {
 pub trait Object: Sized + Send + 'static {
     /// What is wanted.
     fn wanted() -> Vec<Wanted>;
-    /// The object before any property was read; nothing if it is of a kind that nobody asked for.
+    /// The object before any property was read; `None` for a kind that is not wanted.
     fn begin(reference: &Ref<ManagedObject>) -> Option<Self>;
     /// Which object it is.
     fn reference(&self) -> Ref<ManagedObject>;
@@ -59,7 +63,7 @@ pub trait Object: Sized + Send + 'static {
     ) -> Result<(), Malformed>;
     /// Moves a property here from another state of the same object.
     fn take(&mut self, path: &str, from: &mut Self);
-    /// What vCenter did not tell.
+    /// What vCenter did not report.
     fn unreadable(&mut self) -> &mut Vec<Unreadable>;
 }
 
@@ -89,7 +93,7 @@ macro_rules! object {
             /// The object itself.
             $vis reference: $crate::reference::Ref<$kind>,
             $($(#[$field_meta])* $field_vis $field: $type,)*
-            /// Properties that vCenter did not tell, with the reason.
+            /// Properties that vCenter did not report, with the reason.
             $vis unreadable: Vec<$crate::property::Unreadable>,
         }
 
@@ -211,37 +215,20 @@ impl Connection {
         &self,
         root: &Ref<K>,
     ) -> Result<Vec<T>, Error> {
-        let mut session = self.established().await?;
-        let mut first = true;
-        loop {
-            match self.list_within(&session, &root.upcast()).await {
-                // Views and pages are the session's: start again in the next one.
-                Err(error) if first && is_logged_out(&error) => {
-                    first = false;
-                    self.forget(&session).await;
-                    session = self.established().await?;
-                }
-                result => return result,
-            }
-        }
+        // Views and pages are the session's: start again in the next one.
+        let root = &root.upcast();
+        self.in_session(|session| async move { self.list_within(&session, root).await }).await
     }
 
     async fn list_within<T: Object>(
         &self,
-        session: &Established,
+        session: &Arc<Established>,
         root: &Ref<ManagedEntity>,
     ) -> Result<Vec<T>, Error> {
-        let view = container_view::<T>(self, session, root).await?;
-        let listed = self.pages(session, Service::Vim, through_view::<T>(&view)).await;
-        // The view lives as long as the session; a failure to end it earlier is no failure to read.
-        let ended = self
-            .wire()
-            .call(session.as_in(), Service::Vim, &view, &DestroyView {}, |_, _| Ok(()))
-            .await;
-        if let Err(error) = ended {
-            tracing::debug!(%error, "view not destroyed");
-        }
-        listed
+        let kinds: Vec<&str> = T::wanted().iter().map(|wanted| wanted.kind).collect();
+        let view = container_view(self, session, root, &kinds).await?;
+        let spec = through_views(std::slice::from_ref(view.on()), T::wanted());
+        self.pages(session, Service::Vim, spec).await
     }
 
     /// The properties of these objects. Objects that do not exist, or that the user may not see, are left
@@ -261,23 +248,11 @@ impl Connection {
         objects: &[Ref<K>],
     ) -> Result<Vec<T>, Error> {
         let mut found = Vec::with_capacity(objects.len());
-        let mut session = self.established().await?;
-        let mut first = true;
-        let mut rest = objects;
-        while !rest.is_empty() {
-            let (batch, after) = rest.split_at(rest.len().min(MOST_REFERENCES));
-            match self.pages(&session, service, by_reference::<T, K>(batch)).await {
-                Ok(page) => {
-                    found.extend(page);
-                    rest = after;
-                }
-                Err(error) if first && is_logged_out(&error) => {
-                    first = false;
-                    self.forget(&session).await;
-                    session = self.established().await?;
-                }
-                Err(error) => return Err(error),
-            }
+        for batch in objects.chunks(MOST_REFERENCES) {
+            let page = self.in_session(|session| async move {
+                self.pages(&session, service, by_reference::<T, K>(batch)).await
+            });
+            found.extend(page.await?);
         }
         Ok(found)
     }
@@ -288,89 +263,83 @@ impl Connection {
         object_set: Vec<ObjectSpec>,
     ) -> Result<Vec<T>, Error> {
         let spec = PropertyFilterSpec {
-            prop_set: property_specs::<T>(),
+            prop_set: property_specs(T::wanted()),
             object_set,
             report_missing_objects_in_results: Some(true),
         };
-        let session = self.established().await?;
-        match self.pages(&session, Service::Vim, spec.clone()).await {
-            Err(error) if is_logged_out(&error) => {
-                self.forget(&session).await;
-                self.pages(&*self.established().await?, Service::Vim, spec).await
-            }
-            result => result,
-        }
+        let spec = &spec;
+        self.in_session(
+            |session| async move { self.pages(&session, Service::Vim, spec.clone()).await },
+        )
+        .await
     }
 
+    /// Reads page by page. Pages that are not read any more are given back.
     async fn pages<T: Object>(
         &self,
-        session: &Established,
+        session: &Arc<Established>,
         service: Service,
         spec: PropertyFilterSpec,
     ) -> Result<Vec<T>, Error> {
-        let collector = &session.content.property_collector;
-        let mut found = Vec::new();
-        let mut token = None;
-        let request = RetrievePropertiesEx {
-            spec_set: vec![spec],
-            options: RetrieveOptions { max_objects: Some(PAGE) },
-        };
-        self.wire()
-            .call(session.as_in(), service, collector, &request, |reader, page| {
-                read_page(reader, page, &mut found, &mut token)
-            })
-            .await?;
-        while let Some(next) = token.take() {
-            let request = ContinueRetrievePropertiesEx { token: next };
-            self.wire()
-                .call(session.as_in(), service, collector, &request, |reader, page| {
-                    read_page(reader, page, &mut found, &mut token)
-                })
-                .await?;
+        let options = RetrieveOptions { max_objects: Some(PAGE) };
+        let first = RetrievePropertiesEx { spec_set: vec![spec], options };
+        let (mut found, mut rest) = self.page(session, service, first).await?;
+        while let Some(CancelRetrievePropertiesEx { token }) = rest.and_then(Held::release) {
+            let next = ContinueRetrievePropertiesEx { token };
+            let (more, after) = self.page(session, service, next).await?;
+            found.extend(more);
+            rest = after;
         }
         Ok(found)
     }
+
+    /// One page, carried through so that the token of the next one is never lost.
+    async fn page<T, M>(
+        &self,
+        session: &Arc<Established>,
+        service: Service,
+        request: M,
+    ) -> Result<(Vec<T>, Option<Held<CancelRetrievePropertiesEx>>), Error>
+    where
+        T: Object,
+        M: Method<On = PropertyCollector> + Send + Sync + 'static,
+    {
+        let (owner, session) = (self.clone(), Arc::clone(session));
+        self.session()
+            .carry(async move {
+                let collector = &session.content.property_collector;
+                let (mut found, mut token) = (Vec::new(), None);
+                let (wire, read) = (owner.wire(), (&mut found, &mut token));
+                wire.call(session.as_in(), service, collector, &request, |reader, page| {
+                    read_page(reader, page, read.0, read.1)
+                })
+                .await?;
+                let rest = token.map(|token| {
+                    let cancel = CancelRetrievePropertiesEx { token };
+                    Held::new(&owner, &session, collector.clone(), cancel)
+                });
+                Ok((found, rest))
+            })
+            .await
+    }
 }
 
-/// A view of everything that is wanted below a root; it follows the inventory.
-pub(crate) async fn container_view<T: Object>(
-    connection: &Connection,
-    session: &Established,
-    root: &Ref<ManagedEntity>,
-) -> Result<Ref<View>, Error> {
-    let manager = session.content.view_manager.clone().unwrap_or_else(|| Ref::new("ViewManager"));
-    let create = CreateContainerView {
-        container: root.clone(),
-        type_: T::wanted().iter().map(|wanted| wanted.kind.to_owned()).collect(),
-        recursive: true,
-    };
-    let mut view = Ref::<View>::default();
-    connection
-        .wire()
-        .call(session.as_in(), Service::Vim, &manager, &create, |reader, value| {
-            view = Ref::from_xml(reader, value)?;
-            Ok(())
-        })
-        .await?;
-    Ok(view)
-}
-
-/// The wanted properties of everything in a view.
-pub(crate) fn through_view<T: Object>(view: &Ref<View>) -> PropertyFilterSpec {
-    let through = TraversalSpec {
-        name: None,
-        type_: view.kind().to_owned(),
-        path: "view".to_owned(),
-        skip: Some(false),
-        select_set: Vec::new(),
+/// The wanted properties of everything in some views.
+pub(crate) fn through_views(views: &[Ref<View>], wanted: Vec<Wanted>) -> PropertyFilterSpec {
+    let object = |view: &Ref<View>| ObjectSpec {
+        obj: view.upcast(),
+        skip: Some(true),
+        select_set: vec![AnySelectionSpec::TraversalSpec(TraversalSpec {
+            name: None,
+            type_: view.kind().to_owned(),
+            path: "view".to_owned(),
+            skip: Some(false),
+            select_set: Vec::new(),
+        })],
     };
     PropertyFilterSpec {
-        prop_set: property_specs::<T>(),
-        object_set: vec![ObjectSpec {
-            obj: view.upcast(),
-            skip: Some(true),
-            select_set: vec![AnySelectionSpec::TraversalSpec(through)],
-        }],
+        prop_set: property_specs(wanted),
+        object_set: views.iter().map(object).collect(),
         report_missing_objects_in_results: None,
     }
 }
@@ -382,20 +351,20 @@ fn by_reference<T: Object, K: Kind>(objects: &[Ref<K>]) -> PropertyFilterSpec {
         select_set: Vec::new(),
     };
     PropertyFilterSpec {
-        prop_set: property_specs::<T>(),
+        prop_set: property_specs(T::wanted()),
         object_set: objects.iter().map(object).collect(),
         // An object that vanished must not take the others with it.
         report_missing_objects_in_results: Some(true),
     }
 }
 
-fn property_specs<T: Object>() -> Vec<PropertySpec> {
+fn property_specs(all: Vec<Wanted>) -> Vec<PropertySpec> {
     let spec = |wanted: Wanted| PropertySpec {
         type_: wanted.kind.to_owned(),
         all: Some(false),
         path_set: wanted.paths.iter().map(|path| (*path).to_owned()).collect(),
     };
-    T::wanted().into_iter().map(spec).collect()
+    all.into_iter().map(spec).collect()
 }
 
 pub(crate) fn read_page<T: Object>(

@@ -1,14 +1,16 @@
-//! Answers of a vCenter that somebody wrote down, read as a connection reads them.
+//! Recorded answers of a vCenter, read as a connection reads them.
 //!
-//! For tests of whoever uses this crate, for bug reports, and for the fuzzer in `fuzz/`: everything that
+//! For tests of other crates, for bug reports, and for the fuzzer in `fuzz/`: everything that
 //! reads what a server sent can be reached from here, without a server.
 
 use crate::{
+    collector::{Frame, read_update, read_updates},
     fault::Fault,
-    login,
     property::{Object, read_page},
+    reference::Ref,
     soap::{self, Answer},
-    watch::{Change, Updates, read_updates},
+    version,
+    watch::Change,
     xml::{Element, Field, Malformed, Reader},
 };
 
@@ -18,7 +20,7 @@ pub enum NoValue {
     /// The server refused.
     #[error(transparent)]
     Fault(Box<Fault>),
-    /// It is no answer of a vCenter.
+    /// It is not an answer of a vCenter.
     #[error(transparent)]
     Malformed(#[from] Malformed),
 }
@@ -37,16 +39,21 @@ pub fn objects<T: Object>(document: &str) -> Result<(Vec<T>, Option<String>), No
     Ok((found, token))
 }
 
-/// The changes that an answer to a waiting watch tells.
+/// The changes in the answer to a watch.
 pub fn changes<T: Object>(document: &str) -> Result<Vec<Change<T>>, NoValue> {
-    let mut updates = Updates { version: String::new(), truncated: false, changes: Vec::new() };
-    read(document, |reader, set| read_updates(reader, set, &mut updates))?;
-    Ok(updates.changes)
+    let mut frame = Frame { version: String::new(), truncated: false };
+    let mut changes = Vec::new();
+    let mut take = |_: &Ref<_>, reader: &mut Reader<'_>, update: &Element<'_>| {
+        changes.extend(read_update(reader, update)?);
+        Ok(())
+    };
+    read(document, |reader, set| read_updates(reader, set, &mut frame, &mut take))?;
+    Ok(changes)
 }
 
 /// The versions that a service lists in its `…ServiceVersions.xml`.
 pub fn versions(document: &str) -> Result<Vec<String>, Malformed> {
-    login::listed(document)
+    version::listed(document)
 }
 
 fn read<'a>(

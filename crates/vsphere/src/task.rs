@@ -1,6 +1,6 @@
 //! Waiting for tasks: one watch for all of them, however many there are.
 //!
-//! The tasks that somebody waits for are in one list view, and one long poll tells which of them ended.
+//! The awaited tasks are in one list view, and one long poll reports which of them ended.
 //! What ended together is read together, each in the namespace that has the types of its result. Tasks
 //! that come while a request is on the way are added together by the next one. So the number of requests
 //! depends on how often something happens, not on the number of tasks.
@@ -21,20 +21,21 @@ use tokio::{
 };
 
 use crate::{
-    connection::{Connection, WeakConnection, is_logged_out},
+    collector::{
+        LONGEST_POLL, create_filter, list_view, modify_list, own_collector, read_update, wait,
+    },
+    connection::{Connection, WeakConnection},
     error::{Cause, Error},
     fault::Fault,
+    held::Held,
     login::Established,
     object,
-    property::{Object, through_view},
+    property::{Object, through_views},
     reference::Ref,
     soap::Service,
-    types::{
-        CreateListView, ListView, ManagedObject, ModifyListView, PropertyCollector, Task,
-        TaskInfoState,
-    },
-    watch::{Change, LONGEST_POLL, Updates, own_collector, wait},
-    xml::{Element, Field, FromXml, Malformed, Property, Reader},
+    types::{DestroyPropertyCollector, DestroyView, ListView, ManagedObject, Task, TaskInfoState},
+    watch::Change,
+    xml::{Element, FromXml, Malformed, Property, Reader},
 };
 
 /// How often tasks are polled while the view does not work, and for how long it is left alone.
@@ -54,10 +55,11 @@ object! {
         state: TaskInfoState = "info.state",
         error: Option<Fault> = "info.error",
         result: Option<Fragment> = "info.result",
+        activation: Option<String> = "info.activationId",
     }
 }
 
-/// A value as it came, to be read by whoever knows its type.
+/// A value as it came, to be read by the caller, which knows its type.
 #[derive(Debug, Clone, Default, PartialEq)]
 struct Fragment(String);
 
@@ -69,7 +71,7 @@ impl FromXml for Fragment {
 
 impl Connection {
     /// Waits until a task has ended and returns its result. After `limit` the error has the task's
-    /// reference, so that somebody can wait on. `service` is the service that the task was started at.
+    /// reference, so that the caller can go on waiting. `service` is the service that the task was started at.
     pub async fn wait<T: Property>(
         &self,
         task: &Ref<Task>,
@@ -83,10 +85,14 @@ impl Connection {
             Ok(Ok(Outcome::Lost)) => return Err(self.unfinished(task, "Task", Cause::TaskLost)),
             Ok(Ok(Outcome::Ended(ended))) => *ended,
         };
+        // The id under which the logs of vCenter's services have the work.
+        let activation = ended.activation.unwrap_or_default();
+        tracing::debug!(vcenter = %self.vcenter(), %task, activation, state = ?ended.state, "task ended");
         if ended.state == TaskInfoState::Error {
             let fault =
                 ended.error.unwrap_or_else(|| Fault::bare("MethodFault", "no reason given"));
-            return Err(self.wire().error("Task", Cause::Fault(Box::new(fault))));
+            let cause = Cause::Fault(Box::new(fault));
+            return Err(Error::from(self.wire().failure("Task", activation, cause)));
         }
         let Some(Fragment(xml)) = ended.result else {
             return Ok(T::default());
@@ -111,7 +117,7 @@ struct Request {
     reply: oneshot::Sender<Outcome>,
 }
 
-/// The tasks that somebody waits for. The work is done by one background task, which starts with the first
+/// The awaited tasks. The work is done by one background task, which starts with the first
 /// of them and ends with the connection.
 #[derive(Debug, Default)]
 pub(crate) struct Tasks {
@@ -149,7 +155,7 @@ impl Tasks {
         receiver
     }
 
-    /// Ends the background task; whoever waits is told that the connection was closed.
+    /// Ends the background task; callers that wait get the error of a closed connection.
     pub(crate) async fn stop(&self) {
         let worker = self.worker.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(mut worker) = worker {
@@ -174,29 +180,29 @@ struct Following {
     view: Option<View>,
     /// The view does not work; until then tasks are polled.
     resting: Option<Instant>,
-    poll: Option<BoxFuture<'static, Result<Heard, Error>>>,
+    poll: Option<BoxFuture<'static, Result<Polled, Error>>>,
 }
 
 /// What a session holds for us.
 struct View {
     session: Arc<Established>,
-    list: Ref<ListView>,
-    collector: Ref<PropertyCollector>,
+    list: Held<DestroyView>,
+    collector: Held<DestroyPropertyCollector>,
     version: String,
-    /// What it shows. A task that somebody gave up waiting for stays until it ends: it may be asked for again.
+    /// What it shows. A task that its caller gave up stays until it ends: it may be waited for again.
     members: HashSet<Ref<ManagedObject>>,
-    /// Members that have ended. Nothing will be told of them any more; they go with the next change.
+    /// Members that have ended, of which nothing more is reported; they go with the next change.
     ended: HashSet<Ref<ManagedObject>>,
 }
 
 impl View {
-    fn new(
-        session: Arc<Established>,
-        list: Ref<ListView>,
-        collector: Ref<PropertyCollector>,
-    ) -> Self {
-        let (members, ended) = (HashSet::new(), HashSet::new());
-        Self { session, list, collector, version: String::new(), members, ended }
+    async fn open(connection: &Connection, session: Arc<Established>) -> Result<Self, Error> {
+        let list = list_view(connection, &session).await?;
+        let collector = own_collector(connection, &session).await?;
+        let spec = through_views(std::slice::from_ref(list.on()), Progress::wanted());
+        create_filter(connection, &session, &collector, spec).await?;
+        let (version, members, ended) = (String::new(), HashSet::new(), HashSet::new());
+        Ok(Self { session, list, collector, version, members, ended })
     }
 
     /// Shows more tasks, and those that have ended no longer. Returns the tasks that vCenter does not know.
@@ -206,14 +212,9 @@ impl View {
         tasks: &[Ref<ManagedObject>],
     ) -> Result<Vec<Ref<ManagedObject>>, Error> {
         let ended: Vec<_> = self.ended.iter().cloned().collect();
-        let modify = ModifyListView { add: tasks.to_vec(), remove: ended.clone() };
-        let mut unknown: Vec<Ref<ManagedObject>> = Vec::new();
-        connection
-            .wire()
-            .call(self.session.as_in(), Service::Vim, &self.list, &modify, |reader, value| {
-                unknown.absorb(reader, value)
-            })
-            .await?;
+        let list = Ref::<ListView>::new(self.list.on().value());
+        let unknown =
+            modify_list(connection, &self.session, &list, tasks.to_vec(), ended.clone()).await?;
         for task in ended {
             self.members.remove(&task);
             self.ended.remove(&task);
@@ -223,8 +224,8 @@ impl View {
     }
 }
 
-/// What a poll told.
-struct Heard {
+/// What a poll reported.
+struct Polled {
     version: Option<String>,
     ended: Vec<Ref<Task>>,
 }
@@ -247,7 +248,7 @@ async fn work(connection: WeakConnection, requests: mpsc::UnboundedReceiver<Requ
 }
 
 impl Following {
-    /// Takes what came; waits for something if there is nothing to do. False when nobody can come any more.
+    /// Takes what came; waits for something if there is nothing to do. False when no more requests can come.
     async fn gather(&mut self) -> bool {
         if self.waiting.is_empty() && self.poll.is_none() {
             match self.requests.recv().await {
@@ -282,8 +283,8 @@ impl Following {
             None => self.poll.insert(next_poll(connection, self.view.as_ref(), &self.waiting)),
         };
         // A poll is never given up: the server would go on with it, and refuse the next one.
-        let heard = tokio::select! {
-            heard = poll => heard,
+        let polled = tokio::select! {
+            polled = poll => polled,
             request = self.requests.recv() => {
                 if let Some(request) = request {
                     self.accept(request);
@@ -292,11 +293,11 @@ impl Following {
             }
         };
         self.poll = None;
-        let heard = heard?;
-        if let (Some(view), Some(version)) = (&mut self.view, heard.version) {
+        let polled = polled?;
+        if let (Some(view), Some(version)) = (&mut self.view, polled.version) {
             view.version = version;
         }
-        self.conclude(connection, heard.ended).await
+        self.conclude(connection, polled.ended).await
     }
 
     /// Makes the view, and makes it show what is waited for.
@@ -310,8 +311,8 @@ impl Following {
                 self.view.insert(open_view(connection).await?)
             }
         };
-        // Members are not told again: those that have ended must be read, the others are waited for already.
-        let told: Vec<Ref<Task>> = self
+        // Members are not reported again: those that have ended must be read, the others are awaited already.
+        let ended: Vec<Ref<Task>> = self
             .fresh
             .iter()
             .filter(|task| view.ended.contains(*task))
@@ -324,10 +325,10 @@ impl Following {
             }
             self.fresh.clear();
         }
-        self.conclude(connection, told).await
+        self.conclude(connection, ended).await
     }
 
-    /// Reads how tasks ended, those of one namespace with one request, and tells whoever waits.
+    /// Reads how tasks ended, those of one namespace with one request, and answers the callers that wait.
     async fn conclude(
         &mut self,
         connection: &Connection,
@@ -367,11 +368,11 @@ impl Following {
         self.poll = None;
         let lost = self.view.take();
         if matches!(error.failure().cause, Cause::Closed) {
-            // Whoever waits is told by the end of its channel.
+            // Callers that wait see the end of their channels.
             self.waiting.clear();
             return;
         }
-        if is_logged_out(error)
+        if error.is_logged_out()
             && let Some(view) = lost
         {
             connection.forget(&view.session).await;
@@ -398,36 +399,13 @@ fn reply(waiting: &mut Waiting, task: &Ref<Task>, outcome: impl Fn() -> Outcome)
 
 async fn open_view(connection: &Connection) -> Result<View, Error> {
     let session = connection.established().await?;
-    let manager = session.content.view_manager.clone().unwrap_or_else(|| Ref::new("ViewManager"));
-    let mut list = Ref::<ListView>::default();
-    let created = connection
-        .wire()
-        .call(
-            session.as_in(),
-            Service::Vim,
-            &manager,
-            &CreateListView { obj: Vec::new() },
-            |reader, value| {
-                list = Ref::from_xml(reader, value)?;
-                Ok(())
-            },
-        )
-        .await;
-    let collector = match created {
-        Ok(_) => {
-            own_collector(connection, &session, through_view::<Progress>(&list.upcast())).await
-        }
-        Err(error) => Err(error),
-    };
-    match collector {
-        Ok(collector) => Ok(View::new(session, list, collector)),
-        Err(error) => {
-            if is_logged_out(&error) {
-                connection.forget(&session).await;
-            }
-            Err(error)
-        }
+    let opened = View::open(connection, Arc::clone(&session)).await;
+    if let Err(error) = &opened
+        && error.is_logged_out()
+    {
+        connection.forget(&session).await;
     }
+    opened
 }
 
 /// The next poll: of the view, or of every task.
@@ -435,36 +413,43 @@ fn next_poll(
     connection: &Connection,
     view: Option<&View>,
     waiting: &Waiting,
-) -> BoxFuture<'static, Result<Heard, Error>> {
+) -> BoxFuture<'static, Result<Polled, Error>> {
     let connection = connection.clone();
     let Some(view) = view else {
         let tasks: Vec<Ref<Task>> = waiting.keys().cloned().collect();
         return Box::pin(async move {
             tokio::time::sleep(POLL).await;
-            ask(&connection, &tasks).await
+            poll_states(&connection, &tasks).await
         });
     };
-    let (session, collector) = (Arc::clone(&view.session), view.collector.clone());
+    let (session, collector) = (Arc::clone(&view.session), view.collector.on().clone());
     let version = view.version.clone();
     Box::pin(async move {
-        let updates = wait(&connection, &session, &collector, &version, LONGEST_POLL).await?;
-        Ok(heard(updates))
+        let mut changes = Vec::new();
+        let answer = wait(&connection, &session, &collector, &version, LONGEST_POLL, {
+            |_, reader, update| {
+                changes.extend(read_update::<Progress>(reader, update)?);
+                Ok(())
+            }
+        })
+        .await?;
+        Ok(reported(answer.version, changes))
     })
 }
 
 /// Asks for the state of every task.
-async fn ask(connection: &Connection, tasks: &[Ref<Task>]) -> Result<Heard, Error> {
+async fn poll_states(connection: &Connection, tasks: &[Ref<Task>]) -> Result<Polled, Error> {
     let states: Vec<Progress> = connection.read(tasks).await?;
     let running = |task: &Ref<Task>| {
         states.iter().any(|state| state.reference == *task && !has_ended(&state.state))
     };
     let ended = tasks.iter().filter(|task| !running(task)).cloned().collect();
-    Ok(Heard { version: None, ended })
+    Ok(Polled { version: None, ended })
 }
 
-fn heard(updates: Updates<Progress>) -> Heard {
+fn reported(version: String, changes: Vec<Change<Progress>>) -> Polled {
     let mut ended = Vec::new();
-    for change in updates.changes {
+    for change in changes {
         match change {
             Change::Entered(task) if has_ended(&task.state) => ended.push(task.reference),
             Change::Changed(delta) => {
@@ -474,12 +459,12 @@ fn heard(updates: Updates<Progress>) -> Heard {
                     ended.push(task.reference);
                 }
             }
-            // Out of the view is out of the server's memory; reading it tells.
+            // Out of the view is out of the server's memory; reading the task shows which.
             Change::Left(reference) => ended.extend(reference.cast()),
             Change::Entered(_) | Change::Synced => {}
         }
     }
-    Heard { version: Some(updates.version), ended }
+    Polled { version: Some(version), ended }
 }
 
 fn has_ended(state: &TaskInfoState) -> bool {

@@ -1,6 +1,6 @@
 //! Datastores by what volumes need: which hosts reach them, how much room they have.
 //!
-//! Storage that several datacenters share has an object in each of them. What it is, its URL tells, so
+//! Storage that several datacenters share has an object in each of them. Its URL identifies it, so
 //! hosts of different datacenters share it although no object has all of them.
 
 use std::collections::{HashMap, HashSet};
@@ -23,7 +23,7 @@ object! {
 }
 
 impl Datastore {
-    /// Whether it can take new files now: some host reaches it, and nobody is emptying it.
+    /// Whether it can take new files now: some host reaches it, and it is not in maintenance.
     pub fn is_usable(&self) -> bool {
         self.accessible && self.maintenance.as_deref().is_none_or(|mode| mode == "normal")
     }
@@ -39,7 +39,7 @@ impl Datastore {
     }
 }
 
-/// What a mount does not say it grants: old servers leave it out.
+/// Fields that a mount leaves out count as granted: old servers do not send them.
 fn writes(mount: &DatastoreHostMount) -> bool {
     let how = &mount.mount_info;
     how.access_mode != "readOnly" && how.mounted.unwrap_or(true) && how.accessible.unwrap_or(true)

@@ -1,7 +1,7 @@
 //! The virtual devices of a VM, as far as disks and network cards need them.
 //!
 //! vCenter has some sixty types of devices and as many of backings, and every release adds some. Here all of
-//! them are one struct with the fields that somebody uses; a type that nobody knows has its name and what it
+//! them are one struct with the fields that are used; an unknown type has its name and what it
 //! has in common with the others.
 
 use crate::{
@@ -62,7 +62,7 @@ pub struct Backing {
     pub network: Option<Ref<ManagedObject>>,
     /// The key of a distributed port group.
     pub portgroup_key: Option<String>,
-    /// The id of a network that somebody else manages.
+    /// The id of a network that NSX manages.
     pub opaque_network_id: Option<String>,
 }
 

@@ -1,17 +1,16 @@
-//! The objects of the inventory with the properties that somebody asks for again and again.
+//! The objects of the inventory with the properties that callers read most often.
 //!
-//! Each struct can be read once and watched; [`Entity`] is all of them, for one watch over a whole vCenter.
-//! Large properties (devices, extraConfig, the children of folders) are not here: a watch would send them
-//! for every object at every change. Parents tell the same as children, and cheaper.
+//! Each struct can be read once and watched.
+//! Large properties (devices, extraConfig, `guest.net`, the children of folders) are not here: a watch would send
+//! them for every object at every change. Parents hold the same information as children, and are cheaper.
 
 use crate::{
     inventory::Uuid,
-    object, objects,
+    object,
     reference::Ref,
     types::{
-        ComputeResource, Datacenter as DatacenterKind, Datastore as DatastoreKind,
-        DatastoreHostMount, Folder as FolderKind, GuestNicInfo, HostSystem, ManagedEntity,
-        ResourcePool, VirtualApp, VirtualMachine,
+        Datacenter as DatacenterKind, Datastore as DatastoreKind, DatastoreHostMount, HostSystem,
+        ManagedEntity, ResourcePool, VirtualApp, VirtualMachine,
     },
 };
 
@@ -63,8 +62,6 @@ object! {
         pub host_name: Option<String> = "guest.hostName",
         /// The guest's first address, as VMware Tools report it.
         pub ip_address: Option<String> = "guest.ipAddress",
-        /// The guest's network interfaces, as VMware Tools report them.
-        pub nics: Vec<GuestNicInfo> = "guest.net",
         /// `guestToolsRunning`, `guestToolsNotRunning` or `guestToolsExecutingScripts`.
         pub tools: Option<String> = "guest.toolsRunningStatus",
         /// The guest's operating system as the VM is configured for it: `ubuntu64Guest`.
@@ -104,56 +101,6 @@ object! {
 }
 
 object! {
-    /// A cluster, or the compute resource that a host outside of clusters has for itself.
-    pub struct Cluster: ComputeResource {
-        /// Its name.
-        pub name: String = "name",
-        /// The folder it is in.
-        pub parent: Option<Ref<ManagedEntity>> = "parent",
-        /// Its hosts.
-        pub hosts: Vec<Ref<HostSystem>> = "host",
-        /// The pool that all its pools are in.
-        pub pool: Option<Ref<ResourcePool>> = "resourcePool",
-    }
-}
-
-impl Cluster {
-    /// Whether it really is a cluster.
-    pub fn is_cluster(&self) -> bool {
-        self.reference.kind() == "ClusterComputeResource"
-    }
-}
-
-object! {
-    /// A resource pool or a vApp.
-    pub struct Pool: ResourcePool {
-        /// Its name.
-        pub name: String = "name",
-        /// The pool or compute resource it is in.
-        pub parent: Option<Ref<ManagedEntity>> = "parent",
-        /// The compute resource whose resources it shares out.
-        pub owner: Option<Ref<ComputeResource>> = "owner",
-    }
-}
-
-object! {
-    /// A folder, or a datastore cluster, which is one.
-    pub struct Folder: FolderKind {
-        /// Its name.
-        pub name: String = "name",
-        /// The folder or datacenter it is in; the root folder is in none.
-        pub parent: Option<Ref<ManagedEntity>> = "parent",
-    }
-}
-
-impl Folder {
-    /// Whether it is a datastore cluster.
-    pub fn is_datastore_cluster(&self) -> bool {
-        self.reference.kind() == "StoragePod"
-    }
-}
-
-object! {
     /// A datacenter.
     pub struct Datacenter: DatacenterKind {
         /// Its name, which is unique within its folder only.
@@ -185,55 +132,5 @@ object! {
         pub maintenance: Option<String> = "summary.maintenanceMode",
         /// Which hosts mount it, and how.
         pub mounts: Vec<DatastoreHostMount> = "host",
-    }
-}
-
-objects! {
-    /// Any object of the inventory that the drivers know, for a watch over everything with one request at a
-    /// time.
-    #[expect(clippy::large_enum_variant, reason = "nearly all objects of an inventory are VMs")]
-    pub enum Entity {
-        /// A virtual machine or a template.
-        Vm(Vm) = "VirtualMachine",
-        /// A host.
-        Host(Host) = "HostSystem",
-        /// A cluster or a host's own compute resource.
-        Cluster(Cluster) = "ComputeResource" | "ClusterComputeResource",
-        /// A resource pool or a vApp.
-        Pool(Pool) = "ResourcePool" | "VirtualApp",
-        /// A folder or a datastore cluster.
-        Folder(Folder) = "Folder" | "StoragePod",
-        /// A datacenter.
-        Datacenter(Datacenter) = "Datacenter",
-        /// A datastore.
-        Datastore(Datastore) = "Datastore",
-    }
-}
-
-impl Entity {
-    /// Its name, in vCenter's spelling: `%`, `/` and `\` are written `%25`, `%2f` and `%5c`.
-    pub fn name(&self) -> &str {
-        match self {
-            Self::Vm(object) => &object.name,
-            Self::Host(object) => &object.name,
-            Self::Cluster(object) => &object.name,
-            Self::Pool(object) => &object.name,
-            Self::Folder(object) => &object.name,
-            Self::Datacenter(object) => &object.name,
-            Self::Datastore(object) => &object.name,
-        }
-    }
-
-    /// What it is in. For a VM that is its folder or its vApp, not its host.
-    pub fn parent(&self) -> Option<Ref<ManagedEntity>> {
-        match self {
-            Self::Vm(vm) => vm.parent.clone().or_else(|| Some(vm.vapp.as_ref()?.upcast())),
-            Self::Host(object) => object.parent.clone(),
-            Self::Cluster(object) => object.parent.clone(),
-            Self::Pool(object) => object.parent.clone(),
-            Self::Folder(object) => object.parent.clone(),
-            Self::Datacenter(object) => object.parent.clone(),
-            Self::Datastore(object) => object.parent.clone(),
-        }
     }
 }

@@ -1,8 +1,8 @@
-//! The network cards of VMs: what the guest reports, joined with what vCenter plugged in.
+//! The network cards of VMs, and how they are joined with what the guest reports.
 //!
 //! The guest knows addresses; the name of the network comes from vCenter, which often leaves it out of the
 //! guest's report. The card's backing has it: as a name, or as the key of a distributed port group that has
-//! the name. Card and report belong together by the card's address.
+//! the name. Card and report belong together by the card's MAC address.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -11,18 +11,22 @@ use std::{
 
 use crate::{
     error::Error,
-    inventory::{Device, Inventory},
+    inventory::{Device, Inventory, settings::option},
     object,
     reference::{Kind, Ref},
-    types::{DistributedVirtualPortgroup, GuestNicInfo, Network, OpaqueNetwork, VirtualMachine},
+    types::{
+        DistributedVirtualPortgroup, GuestNicInfo, Network, OpaqueNetwork, OptionValue,
+        VirtualMachine,
+    },
 };
 
 object! {
-    /// What a VM has of networks.
+    /// What a VM's configuration has of networks, all of one version.
     struct Wiring: VirtualMachine {
-        reported: Vec<GuestNicInfo> = "guest.net",
+        change_version: Option<String> = "config.changeVersion",
         devices: Vec<Device> = "config.hardware.device",
         networks: Vec<Ref<Network>> = "network",
+        extra_config: Vec<OptionValue> = "config.extraConfig",
     }
 }
 
@@ -35,18 +39,47 @@ object! {
 }
 
 object! {
-    /// The name of a network that somebody else manages.
+    /// The name of a network that NSX manages.
     struct Opaque: OpaqueNetwork {
         name: String = "name",
         id: Option<String> = "summary.opaqueNetworkId",
     }
 }
 
+/// A virtual network card.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Card {
+    /// The number of the device, unique within the VM.
+    pub key: i32,
+    /// In lower case.
+    pub mac: Option<String>,
+    /// The name of the network that it is plugged into.
+    pub network: Option<String>,
+}
+
+/// The part of a VM's configuration that connects its guest to networks.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Cards {
+    /// Whose.
+    pub vm: Ref<VirtualMachine>,
+    /// The version of the configuration that all of this was read from.
+    pub change_version: Option<String>,
+    /// Its network cards.
+    pub cards: Vec<Card>,
+    extra_config: Vec<OptionValue>,
+}
+
+impl Cards {
+    /// The option with this key in `extraConfig`. As in vCenter, the case of keys does not matter.
+    pub fn option(&self, key: &str) -> Option<String> {
+        option(&self.extra_config, key)
+    }
+}
+
 /// A network interface of a guest, or a card that no guest reports.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Nic {
-    /// The number of the virtual card. Interfaces that the guest made up, such as bridges and tunnels, have
-    /// none.
+    /// The number of the virtual card. Interfaces without a card, such as bridges and tunnels, have none.
     pub device: Option<i32>,
     /// Its hardware address in lower case.
     pub mac: Option<String>,
@@ -54,7 +87,7 @@ pub struct Nic {
     pub network: Option<String>,
     /// The addresses that the guest reports, in its order.
     pub addresses: Vec<IpAddr>,
-    /// Whether the guest reports it at all; if not, there are no addresses to be known.
+    /// Whether the guest reports it at all; if not, its addresses are not known.
     pub reported: bool,
 }
 
@@ -66,19 +99,21 @@ struct Names {
 }
 
 impl Inventory<'_> {
-    /// The network interfaces of these VMs. At most three requests, however many VMs. VMs that do not
+    /// The network cards and options of these VMs. At most three requests, however many VMs. VMs that do not
     /// exist are left out.
-    pub async fn nics(
-        &self,
-        vms: &[Ref<VirtualMachine>],
-    ) -> Result<HashMap<Ref<VirtualMachine>, Vec<Nic>>, Error> {
+    pub async fn cards(&self, vms: &[Ref<VirtualMachine>]) -> Result<Vec<Cards>, Error> {
         let wirings: Vec<Wiring> = self.connection.read(vms).await?;
         let names = self.network_names(&wirings).await?;
-        let nics = |wiring: Wiring| {
-            let joined = join(&wiring.reported, &wiring.devices, &names);
-            (wiring.reference, joined)
+        let cards = |wiring: Wiring| {
+            let plugged = wiring.devices.iter().filter(|device| device.is_card());
+            Cards {
+                vm: wiring.reference,
+                change_version: wiring.change_version,
+                cards: plugged.map(|device| names.card(device)).collect(),
+                extra_config: wiring.extra_config,
+            }
         };
-        Ok(wirings.into_iter().map(nics).collect())
+        Ok(wirings.into_iter().map(cards).collect())
     }
 
     async fn network_names(&self, wirings: &[Wiring]) -> Result<Names, Error> {
@@ -99,39 +134,42 @@ fn of_kind<K: Kind>(wirings: &[Wiring]) -> Vec<Ref<K>> {
 }
 
 impl Names {
-    fn of(&self, card: &Device) -> Option<String> {
-        let backing = &card.backing;
+    fn card(&self, device: &Device) -> Card {
+        let backing = &device.backing;
         let of_group = backing.portgroup_key.as_ref().and_then(|key| self.by_portgroup.get(key));
         let of_opaque = backing.opaque_network_id.as_ref().and_then(|id| self.by_opaque_id.get(id));
-        of_group.or(of_opaque).or(backing.device_name.as_ref()).cloned()
+        Card {
+            key: device.key,
+            mac: device.mac_address.as_ref().map(|mac| mac.to_ascii_lowercase()),
+            network: of_group.or(of_opaque).or(backing.device_name.as_ref()).cloned(),
+        }
     }
 }
 
 /// The reported interfaces in the guest's order, then the cards that the guest does not report.
-fn join(reported: &[GuestNicInfo], devices: &[Device], names: &Names) -> Vec<Nic> {
-    let cards: Vec<&Device> = devices.iter().filter(|device| device.is_card()).collect();
+pub fn join(reported: &[GuestNicInfo], cards: &[Card]) -> Vec<Nic> {
     let mut seen = HashSet::new();
     let mut nics = Vec::with_capacity(reported.len().max(cards.len()));
     for nic in reported {
-        let card = cards.iter().find(|card| match (&nic.mac_address, &card.mac_address) {
+        let card = cards.iter().find(|card| match (&nic.mac_address, &card.mac) {
             (Some(mac), Some(own)) => mac.eq_ignore_ascii_case(own),
             _ => nic.device_config_id == card.key,
         });
         seen.extend(card.map(|card| card.key));
-        let told = nic.network.clone().filter(|name| !name.is_empty());
+        let by_guest = nic.network.clone().filter(|name| !name.is_empty());
         nics.push(Nic {
             device: card.map(|card| card.key),
             mac: nic.mac_address.as_ref().map(|mac| mac.to_ascii_lowercase()),
-            network: card.and_then(|card| names.of(card)).or(told),
+            network: card.and_then(|card| card.network.clone()).or(by_guest),
             addresses: nic.ip_address.iter().filter_map(|text| address(text)).collect(),
             reported: true,
         });
     }
-    let silent = cards.into_iter().filter(|card| !seen.contains(&card.key));
-    nics.extend(silent.map(|card| Nic {
+    let unreported = cards.iter().filter(|card| !seen.contains(&card.key));
+    nics.extend(unreported.map(|card| Nic {
         device: Some(card.key),
-        mac: card.mac_address.as_ref().map(|mac| mac.to_ascii_lowercase()),
-        network: names.of(card),
+        mac: card.mac.clone(),
+        network: card.network.clone(),
         ..Nic::default()
     }));
     nics
@@ -146,7 +184,7 @@ fn address(text: &str) -> Option<IpAddr> {
 mod tests {
     use std::net::IpAddr;
 
-    use super::{Names, join};
+    use super::{Card, Names, join};
     use crate::{
         inventory::{Backing, Device},
         types::GuestNicInfo,
@@ -186,7 +224,9 @@ mod tests {
             reported(Some("02:42:00:00:00:01"), None, -1, &["172.17.0.1"]),
             reported(None, Some(""), 4001, &[]),
         ];
-        let nics = join(&guest, &devices, &names);
+        let cards: Vec<Card> =
+            devices.iter().filter(|one| one.is_card()).map(|one| names.card(one)).collect();
+        let nics = join(&guest, &cards);
         let seen: Vec<_> = nics.iter().map(|nic| (nic.device, nic.network.as_deref())).collect();
         let expected = [
             (Some(4000), Some("nodes")),

@@ -1,8 +1,8 @@
 //! Finding objects by what people and guests know of them: ids, names, addresses, paths.
 //!
-//! vCenter's index finds one id per call, so a few ids are asked for at once and many are looked up in one
-//! list of all VMs. What is found is read before it is told, so that a VM that vanished in between is not
-//! told, and a failure to read is a failure and never "not found".
+//! vCenter's index finds one id per call, so a few ids are searched at once and many are looked up in one
+//! list of all VMs. What is found is read before it is returned, so that a VM that vanished in between is left
+//! out, and a failure to read is a failure and never "not found".
 
 use std::collections::BTreeSet;
 
@@ -23,7 +23,7 @@ use crate::{
 const MOST_SEARCHES: usize = 50;
 
 object! {
-    /// A VM that was found, with what tells it from others like it.
+    /// A VM that was found, with what distinguishes it from others.
     pub struct Found: VirtualMachine {
         /// Its name in the inventory.
         pub name: String = "name",
@@ -31,7 +31,7 @@ object! {
         pub uuid: Option<Uuid> = "summary.config.uuid",
         /// The id that vCenter keeps unique.
         pub instance_uuid: Option<Uuid> = "summary.config.instanceUuid",
-        /// Whether it is a template; it cannot be the machine that somebody looks for.
+        /// Whether it is a template; templates never run.
         pub template: bool = "summary.config.template",
     }
 }

@@ -1,7 +1,7 @@
 //! The settings of a VM that a driver checks or changes, and the clock of a host.
 //!
 //! A change names the version of the configuration that it was decided on, so that vCenter refuses it when
-//! somebody else was faster ([`Error::Busy`]): read again and decide again.
+//! another client was faster ([`Remedy::Busy`](crate::error::Remedy::Busy)): read again and decide again.
 
 use std::time::Duration;
 
@@ -44,9 +44,7 @@ object! {
 impl VmSettings {
     /// The option with this key. As in vCenter, the case of keys does not matter.
     pub fn option(&self, key: &str) -> Option<String> {
-        let option =
-            self.extra_config.iter().find(|option| option.key.eq_ignore_ascii_case(key))?;
-        option.value.as_ref().map(Value::text)
+        option(&self.extra_config, key)
     }
 
     /// Whether the guest sees the ids of its disks, without which it cannot find volumes.
@@ -61,6 +59,11 @@ impl VmSettings {
     pub fn hardware(&self) -> Option<u32> {
         self.hardware_version.as_deref()?.strip_prefix("vmx-")?.parse().ok()
     }
+}
+
+pub(super) fn option(options: &[OptionValue], key: &str) -> Option<String> {
+    let found = options.iter().find(|option| option.key.eq_ignore_ascii_case(key))?;
+    found.value.as_ref().map(Value::text)
 }
 
 impl Inventory<'_> {

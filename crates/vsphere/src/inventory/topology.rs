@@ -42,7 +42,7 @@ impl Inventory<'_> {
     /// What each VM runs in, nearest first: host, cluster, folders, datacenter, folders, root folder. Two
     /// requests, however many VMs. VMs that do not exist, or are on no host, are left out.
     ///
-    /// Fails with [`Error::NoPermission`] if the user may not see a part of the way: half a way would be the
+    /// Fails with [`Remedy::NoPermission`](crate::error::Remedy::NoPermission) if the user may not see a part of the way: half a way would be the
     /// wrong zone.
     pub async fn ancestors(
         &self,

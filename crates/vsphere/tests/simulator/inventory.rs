@@ -1,30 +1,31 @@
-//! What is in a vCenter, asked for and mirrored.
+//! What is in a vCenter.
 
-use std::{collections::BTreeSet, net::IpAddr};
+use std::{
+    collections::{BTreeSet, HashMap},
+    net::IpAddr,
+};
 
-use futures::StreamExt;
 use lab::{
     VCenter,
     vcenter::{Fault, Moment, Power},
 };
 use vsphere::{
     connection::Connection,
-    error::Error,
+    error::{Error, Remedy},
     inventory::{
-        ConnectionState, Datacenter, Datastore, Entity, Host, Mirror, Nic, PowerState, Uuid, Vm,
-        VmSettings,
+        ConnectionState, Datacenter, Datastore, Host, Nic, PowerState, Uuid, Vm, VmSettings, join,
     },
-    property::Object,
-    reference::{Kind, Ref},
+    object,
+    reference::Ref,
     soap::Service,
-    types::{ManagedEntity, StoragePod, Task, VirtualMachine},
+    types::{GuestNicInfo, ManagedEntity, StoragePod, Task, VirtualMachine},
     version::Since,
-    watch::Watch,
     xml::{Method, Writer},
 };
 
 use crate::site::{
     CPI, CSI, LIMIT, NOBODY, administrator, calls, connect, described, vcenter, vcenter_of,
+    wait_for,
 };
 
 const NODE_1: &str = "4230b1a0-5eed-4000-8000-000000000001";
@@ -97,28 +98,6 @@ async fn spent(vcenter: &VCenter) -> u64 {
     calls(vcenter).await.values().sum()
 }
 
-/// A mirror with everything that exists.
-async fn mirrored(connection: &Connection) -> (Mirror, Watch<Entity>) {
-    let mut mirror = Mirror::new(connection.inventory().root().await.unwrap());
-    let mut watch = connection.watch::<Entity>();
-    follow(&mut mirror, &mut watch, Mirror::is_synced).await;
-    (mirror, watch)
-}
-
-/// Feeds the mirror until it shows what is expected.
-async fn follow(
-    mirror: &mut Mirror,
-    watch: &mut Watch<Entity>,
-    expected: impl Fn(&Mirror) -> bool,
-) {
-    let fed = async {
-        while !expected(mirror) {
-            mirror.apply(watch.next().await.unwrap().unwrap());
-        }
-    };
-    assert!(tokio::time::timeout(LIMIT, fed).await.is_ok(), "the mirror never showed it");
-}
-
 #[tokio::test]
 async fn machines_are_found_by_id_in_every_spelling_on_every_release() {
     for release in ["6.7U3", "8.0U3", "9.1"] {
@@ -169,9 +148,6 @@ async fn machines_with_the_same_id_are_all_told_and_templates_are_marked() {
     let template = uuid("4230b1a0-5eed-4000-8000-000000000009");
     let found = inventory.vms_by_uuid(&[template], None).await.unwrap();
     assert_eq!(found.iter().map(|vm| vm.template).collect::<Vec<_>>(), [true]);
-    let (mirror, _) = mirrored(&connection).await;
-    assert_eq!(mirror.vms_by_uuid(same.0).len(), 2);
-    assert_eq!(mirror.vms_by_uuid(template), Vec::<&Vm>::new(), "a template is nobody's node");
 }
 
 #[tokio::test]
@@ -227,31 +203,41 @@ async fn datacenters_are_found_inside_folders_by_name_path_and_reference() {
     }
 }
 
+object! {
+    /// Anything that has a name.
+    struct Named: ManagedEntity {
+        name: String = "name",
+    }
+}
+
 #[tokio::test]
-async fn the_way_up_is_the_same_asked_and_mirrored_and_takes_two_requests() {
+async fn the_ancestors_of_all_machines_take_two_requests() {
     for release in ["6.7U3", "8.0U3", "9.1"] {
         let vcenter = vcenter_of(release).await;
         let connection = connect(&vcenter, CPI);
         let inventory = connection.inventory();
-        let (mirror, _watch) = mirrored(&connection).await;
-        let vms: Vec<_> = mirror.vms().map(|vm| vm.reference.clone()).collect();
-        assert_eq!(vms.len(), 3);
+        let vms: Vec<Vm> = connection.list().await.unwrap();
+        let references: Vec<_> = vms.iter().map(|vm| vm.reference.clone()).collect();
+        // The view of the list is destroyed in the background.
+        wait_for("the view is gone", async || calls(&vcenter).await.contains_key("DestroyView"))
+            .await;
         let before = spent(&vcenter).await;
-        let ancestors = inventory.ancestors(&vms).await.unwrap();
-        // The long poll of the watch may have begun meanwhile.
-        let spent = spent(&vcenter).await - before;
-        assert!(spent <= 3, "{release}: {spent} calls");
+        let ancestors = inventory.ancestors(&references).await.unwrap();
+        assert_eq!(spent(&vcenter).await - before, 2, "{release}");
         let mut seen = BTreeSet::new();
         for vm in &vms {
-            let way = mirror.ancestors(vm).unwrap();
-            assert_eq!(ancestors[vm], way, "{release}");
-            let names: Vec<_> =
-                way.iter().filter_map(|at| mirror.get(at)).map(Entity::name).collect();
-            seen.insert(format!("{}: {}", mirror.vm(vm).unwrap().name, names.join(" < ")));
-            let path = mirror.path(vm).unwrap();
-            assert_eq!(inventory.path(vm).await.unwrap(), Some(path.clone()), "{release}");
+            let above = &ancestors[&vm.reference];
+            let named: Vec<Named> = connection.read(above).await.unwrap();
+            let name = |at: &Ref<ManagedEntity>| {
+                named.iter().find(|one| one.reference == *at).map(|one| one.name.as_str())
+            };
+            let (_root, below) = above.split_last().unwrap();
+            let names: Vec<_> = below.iter().filter_map(name).collect();
+            seen.insert(format!("{}: {}", vm.name, names.join(" < ")));
+            let path = inventory.path(&vm.reference).await.unwrap().unwrap();
+            assert!(path.ends_with(&format!("/{}", vm.name)), "{release}: {path}");
             let found = inventory.by_path(&path).await.unwrap();
-            assert_eq!(found, Some(vm.upcast::<ManagedEntity>()), "{release}: {path}");
+            assert_eq!(found, Some(vm.reference.upcast::<ManagedEntity>()), "{release}: {path}");
         }
         let expected = [
             "node-1: esx-1.lab.example < cluster-1 < host < dc-1",
@@ -263,41 +249,18 @@ async fn the_way_up_is_the_same_asked_and_mirrored_and_takes_two_requests() {
 }
 
 #[tokio::test]
-async fn the_mirror_follows_the_inventory() {
+async fn a_machine_has_what_plans_need() {
     let vcenter = vcenter().await;
     let connection = connect(&vcenter, CPI);
-    let (mut mirror, mut watch) = mirrored(&connection).await;
-    let node = mirror.vms_by_uuid(uuid(NODE_1).swapped())[0].clone();
-    assert_eq!((node.name.as_str(), &node.power), ("node-1", &PowerState::On));
+    let node = vm(&connection, "node-1").await;
+    assert!(node.uuid.unwrap().matches(uuid(NODE_1).swapped()));
+    assert_eq!(node.power, PowerState::On);
     assert_eq!(node.connection, ConnectionState::Connected);
     assert_eq!((node.cpus, node.hardware_version.as_deref()), (Some(2), Some("vmx-19")));
     assert_eq!((node.host_name.as_deref(), node.tools_run()), (Some("node-1"), true));
-    assert_eq!(mirror.path(&node.reference).as_deref(), Some("/dc-1/vm/k8s/node-1"));
-    let host_of = |mirror: &Mirror| {
-        let vm = mirror.vm(&node.reference).unwrap();
-        mirror.host(vm.host.as_ref().unwrap()).unwrap().name.clone()
-    };
-    assert_eq!(host_of(&mirror), "esx-1.lab.example");
-
-    let control = vcenter.control();
-    control.migrate("node-1", "esx-2.lab.example").await.unwrap();
-    follow(&mut mirror, &mut watch, |mirror| host_of(mirror) == "esx-2.lab.example").await;
-    control.rename("/dc-1/vm/k8s", "nodes").await.unwrap();
-    control.rename("node-1", "worker-1").await.unwrap();
-    let path = |mirror: &Mirror| mirror.path(&node.reference).unwrap_or_default();
-    follow(&mut mirror, &mut watch, |mirror| path(mirror) == "/dc-1/vm/nodes/worker-1").await;
-    control.power("worker-1", Power::Off).await.unwrap();
-    let off = |mirror: &Mirror| {
-        let vm = mirror.vm(&node.reference).unwrap();
-        vm.power == PowerState::Off && vm.nics.is_empty()
-    };
-    follow(&mut mirror, &mut watch, off).await;
-    // What the session held is gone, and the mirror catches up by itself.
-    control.expire_sessions().await.unwrap();
-    control.unregister("worker-1").await.unwrap();
-    follow(&mut mirror, &mut watch, |mirror| mirror.vm(&node.reference).is_none()).await;
-    assert_eq!(mirror.vms().count(), 2);
-    assert_eq!(mirror.ancestors(&node.reference), None);
+    assert_eq!(node.ip_address.as_deref(), Some("10.99.0.11"));
+    let path = connection.inventory().path(&node.reference).await.unwrap();
+    assert_eq!(path.as_deref(), Some("/dc-1/vm/k8s/node-1"));
 }
 
 #[tokio::test]
@@ -345,11 +308,15 @@ async fn datastores_are_found_by_url_and_as_members_of_a_cluster() {
     let cluster: Ref<StoragePod> = pod.cast().unwrap();
     let members = inventory.datastores_in(&cluster).await.unwrap();
     assert_eq!(names(&members), BTreeSet::from(["pod-1", "pod-2"]));
-    let (mirror, _) = mirrored(&connection).await;
-    assert_eq!(names(mirror.datastores_in(&cluster)), BTreeSet::from(["pod-1", "pod-2"]));
-    assert_eq!(mirror.path(&cluster).as_deref(), Some("/dc-1/datastore/fast"));
-    let Some(Entity::Folder(folder)) = mirror.get(&cluster) else { panic!("no datastore cluster") };
-    assert!(folder.is_datastore_cluster());
+    let path = inventory.path(&cluster).await.unwrap();
+    assert_eq!(path.as_deref(), Some("/dc-1/datastore/fast"));
+}
+
+object! {
+    /// What a guest reports.
+    struct Reported: VirtualMachine {
+        nics: Vec<GuestNicInfo> = "guest.net",
+    }
 }
 
 #[tokio::test]
@@ -364,9 +331,17 @@ async fn cards_have_the_name_of_their_network_whether_or_not_the_guest_reports()
         let vcenter = described(&format!("release: {release}{WORLD}{talking}")).await;
         let connection = administrator(&vcenter);
         let (silent, talking) = (vm(&connection, "silent").await, vm(&connection, "talking").await);
-        assert!(!silent.tools_run() && silent.host_name.is_none() && silent.nics.is_empty());
+        assert!(!silent.tools_run() && silent.host_name.is_none() && silent.ip_address.is_none());
         let vms = [silent.reference, talking.reference];
-        let nics = connection.inventory().nics(&vms).await.unwrap();
+        let cards = connection.inventory().cards(&vms).await.unwrap();
+        let reports: Vec<Reported> = connection.read(&vms).await.unwrap();
+        let nics: HashMap<_, _> = cards
+            .iter()
+            .map(|cards| {
+                let report = reports.iter().find(|report| report.reference == cards.vm).unwrap();
+                (cards.vm.clone(), join(&report.nics, &cards.cards))
+            })
+            .collect();
         let expected =
             [card("00:50:56:99:00:01", "nodes", false), card("00:50:56:99:00:02", "plain", false)];
         assert_eq!(nics[&vms[0]].iter().map(told).collect::<Vec<_>>(), expected, "{release}");
@@ -423,7 +398,10 @@ async fn options_of_a_machine_are_read_and_set() {
         let stale = Fault::next("ReconfigVM_Task", "ConcurrentAccess");
         vcenter.control().fail(&stale).await.unwrap();
         let refused = inventory.set_options(&before, &[("guestinfo.x", "")], LIMIT).await;
-        assert!(matches!(refused, Err(Error::Busy(_))), "{release}: {refused:?}");
+        assert!(
+            matches!(refused, Err(Error { remedy: Remedy::Busy, .. })),
+            "{release}: {refused:?}"
+        );
         inventory.set_options(&after, &[("guestinfo.x", "")], LIMIT).await.unwrap();
         assert_eq!(settings(&connection, &old).await.option("guestinfo.x"), None);
     }
@@ -444,7 +422,13 @@ async fn the_virtual_hardware_is_upgraded_once() {
     }
     let running = vm(&connection, "node-1").await.reference;
     let refused = inventory.upgrade_hardware(&running, Some("vmx-20"), LIMIT).await.unwrap_err();
-    assert!(matches!(refused, Error::Refused(_) | Error::Retry(_)), "{refused}");
+    assert!(
+        matches!(
+            refused,
+            Error { remedy: Remedy::Refused, .. } | Error { remedy: Remedy::Retry, .. }
+        ),
+        "{refused}"
+    );
 }
 
 #[tokio::test]
@@ -467,7 +451,9 @@ async fn who_may_see_nothing_is_told_so_and_not_that_there_is_nothing() {
     let vcenter = vcenter().await;
     // vCenter does not even let them in.
     let error = connect(&vcenter, NOBODY).list::<Vm>().await.unwrap_err();
-    let Error::NoPermission { object, privilege, .. } = &error else { panic!("{error}") };
+    let Error { remedy: Remedy::NoPermission { object, privilege }, .. } = &error else {
+        panic!("{error}")
+    };
     assert_eq!(object.as_ref().unwrap().kind(), "Folder");
     assert_eq!(privilege.as_deref(), Some("System.View"));
     for user in [CPI, CSI] {
@@ -475,7 +461,7 @@ async fn who_may_see_nothing_is_told_so_and_not_that_there_is_nothing() {
     }
     let vcenter = described(WORLD).await;
     let error = connect(&vcenter, CPI).inventory().check_sight().await.unwrap_err();
-    assert!(matches!(error, Error::NoPermission { .. }), "{error}");
+    assert!(matches!(error, Error { remedy: Remedy::NoPermission { .. }, .. }), "{error}");
     assert!(error.to_string().contains("System.Read on Folder "), "{error}");
 }
 
@@ -492,10 +478,7 @@ async fn who_may_see_a_part_gets_that_part() {
     assert_eq!(found.iter().map(|vm| vm.name.as_str()).collect::<Vec<_>>(), ["twin-1"]);
     // The host is not visible, so the way up is not known, and half of it is no answer.
     let error = inventory.ancestors(&[found[0].reference.clone()]).await.unwrap_err();
-    assert!(matches!(error, Error::NoPermission { .. }), "{error}");
-    let (mirror, _) = mirrored(&connection).await;
-    assert_eq!(mirror.ancestors(&found[0].reference), None);
-    assert!(mirror.vm(&found[0].reference).is_some());
+    assert!(matches!(error, Error { remedy: Remedy::NoPermission { .. }, .. }), "{error}");
 }
 
 #[tokio::test]
@@ -509,18 +492,10 @@ async fn what_vanishes_between_list_and_read_is_left_out() {
     vcenter.control().unregister("node-1").await.unwrap();
     let left: Vec<Vm> = connection.read(&references).await.unwrap();
     assert_eq!(left.len(), vms.len() - 1);
-    assert_eq!(inventory.nics(&references).await.unwrap().len(), left.len());
+    assert_eq!(inventory.cards(&references).await.unwrap().len(), left.len());
     assert_eq!(inventory.ancestors(&references).await.unwrap().len(), left.len());
     assert_eq!(inventory.path(node).await.unwrap(), None);
     assert_eq!(inventory.settings(node).await.unwrap(), None);
     assert_eq!(inventory.devices(node).await.unwrap(), None);
     assert_eq!(inventory.vms_by_uuid(&[uuid(NODE_1)], None).await.unwrap(), []);
-}
-
-#[test]
-fn one_watch_asks_for_each_kind_once() {
-    let wanted = Entity::wanted();
-    let kinds: BTreeSet<_> = wanted.iter().map(|wanted| wanted.kind).collect();
-    assert_eq!(kinds.len(), wanted.len());
-    assert!(kinds.contains(VirtualMachine::NAME));
 }

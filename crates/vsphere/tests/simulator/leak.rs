@@ -1,12 +1,19 @@
-//! A thousand operations on a bad day leave at most one session.
+//! A thousand operations on a bad day leave at most one session, and nothing that nobody uses in it.
 
 use std::time::Duration;
 
 use futures::StreamExt;
-use lab::vcenter::{ADMINISTRATOR, Fault, HttpFault, HttpFaultKind};
-use vsphere::{object, types::VirtualMachine};
+use lab::{
+    VCenter,
+    vcenter::{ADMINISTRATOR, Fault, HttpFault, HttpFaultKind, Objects, Power},
+};
+use vsphere::{
+    object,
+    soap::Service,
+    types::{PowerOffVm, VirtualMachine},
+};
 
-use crate::site::{LIMIT, administrator, sessions, vcenter, wait_for};
+use crate::site::{LIMIT, administrator, calls, generated, sessions, vcenter, wait_for};
 
 object! {
     /// A VM's name.
@@ -24,6 +31,24 @@ impl Dice {
             self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % sides
     }
+}
+
+/// What one watch has at the server.
+const WATCH: Objects = Objects {
+    container_views: 1,
+    list_views: 0,
+    property_collectors: 1,
+    property_filters: 1,
+    history_collectors: 0,
+    open_pages: 0,
+};
+
+/// Waits until the administrator's only session has these objects.
+async fn has(vcenter: &VCenter, expected: Objects) {
+    wait_for(&format!("only {expected:?} is left"), async || {
+        vcenter.control().objects("administrator").await.unwrap() == [expected]
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -71,6 +96,60 @@ async fn a_thousand_operations_with_faults_leave_one_session() {
     vcenter.control().disarm().await.unwrap();
     connection.time().await.unwrap();
     wait_for("one session is left", async || sessions(&vcenter, ADMINISTRATOR.0).await <= 1).await;
+    // The watch may be between two attempts.
+    tokio::select! {
+        () = has(&vcenter, WATCH) => {}
+        () = async { while watch.next().await.is_some() {} } => panic!("a watch never ends"),
+    }
+    drop(watch);
+    has(&vcenter, Objects::default()).await;
     connection.close().await;
     wait_for("no session is left", async || sessions(&vcenter, ADMINISTRATOR.0).await == 0).await;
+}
+
+#[tokio::test]
+async fn a_read_that_is_given_up_leaves_no_pages_and_no_view() {
+    let vcenter = generated(700).await;
+    let connection = administrator(&vcenter);
+    assert_eq!(connection.list::<Named>().await.unwrap().len(), 703);
+    let before = calls(&vcenter).await["RetrievePropertiesEx"];
+    vcenter.control().delay("ContinueRetrievePropertiesEx", 300, 0).await.unwrap();
+    let begun = wait_for("the first page is read", async || {
+        calls(&vcenter).await["RetrievePropertiesEx"] > before
+    });
+    tokio::select! {
+        _ = connection.list::<Named>() => panic!("it ended before it was given up"),
+        () = begun => {}
+    }
+    has(&vcenter, Objects::default()).await;
+}
+
+#[tokio::test]
+async fn a_watch_that_starts_again_in_its_session_leaves_no_view() {
+    let vcenter = vcenter().await;
+    let connection = administrator(&vcenter);
+    let mut watch = connection.watch::<Named>();
+    for power in [Power::Off, Power::On, Power::Off] {
+        assert!(tokio::time::timeout(LIMIT, watch.next()).await.unwrap().unwrap().is_ok());
+        let fault = Fault::next("WaitForUpdatesEx", "InvalidCollectorVersion");
+        vcenter.control().fail(&fault).await.unwrap();
+        vcenter.control().power("node-1", power).await.unwrap();
+    }
+    tokio::select! {
+        () = has(&vcenter, WATCH) => {}
+        () = async { while watch.next().await.is_some() {} } => panic!("a watch never ends"),
+    }
+}
+
+#[tokio::test]
+async fn a_task_view_that_fails_leaves_nothing() {
+    let vcenter = vcenter().await;
+    let connection = administrator(&vcenter);
+    let vms: Vec<Named> = connection.list().await.unwrap();
+    let node = vms.iter().find(|vm| vm.name == "node-1").unwrap();
+    let fault = Fault::next("CreateFilter", "SystemError");
+    vcenter.control().fail(&fault).await.unwrap();
+    let task = connection.call(&node.reference, &PowerOffVm {}).await.unwrap();
+    connection.wait::<()>(&task, Service::Vim, LIMIT).await.unwrap();
+    has(&vcenter, Objects::default()).await;
 }

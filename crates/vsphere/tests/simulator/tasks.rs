@@ -8,7 +8,7 @@ use lab::{
 };
 use vsphere::{
     connection::Connection,
-    error::{Cause, Error},
+    error::{Cause, Error, Remedy},
     object,
     reference::Ref,
     soap::Service,
@@ -74,7 +74,7 @@ async fn after_the_deadline_the_task_is_still_the_callers() {
     let task = endless(&vcenter, &connection).await;
     let limit = Duration::from_millis(200);
     let error = connection.wait::<()>(&task, Service::Vim, limit).await.unwrap_err();
-    let Error::Unfinished { task: same, .. } = &error else { panic!("{error}") };
+    let Error { remedy: Remedy::Unfinished { task: same }, .. } = &error else { panic!("{error}") };
     assert_eq!(*same, task);
     assert!(error.to_string().contains(task.value()), "{error}");
 

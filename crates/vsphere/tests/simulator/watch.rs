@@ -9,7 +9,7 @@ use lab::{
 };
 use tokio::time::timeout;
 use vsphere::{
-    error::Error,
+    error::{Error, Remedy},
     object,
     reference::Ref,
     types::{GuestNicInfo, ManagedObject, VirtualMachine},
@@ -183,7 +183,11 @@ async fn who_may_see_nothing_is_told_what_is_missing() {
     let mut watch = connect(&vcenter, NOBODY).watch::<Vm>();
     let mut known = Known::default();
     known.until(&mut watch, |known| known.synced == 1 || !known.errors.is_empty()).await;
-    assert!(matches!(known.errors[..], [Error::NoPermission { .. }]), "{:?}", known.errors);
+    assert!(
+        matches!(known.errors[..], [Error { remedy: Remedy::NoPermission { .. }, .. }]),
+        "{:?}",
+        known.errors
+    );
 }
 
 #[tokio::test]
