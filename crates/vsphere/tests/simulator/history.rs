@@ -5,15 +5,10 @@ use std::collections::HashMap;
 use jiff::SignedDuration;
 use lab::{VCenter, vcenter::Fault};
 use vsphere::{
-    connection::Connection,
-    history::Removal,
-    object,
-    reference::Ref,
-    soap::Service,
-    types::{ReconfigVm, VirtualMachine, VirtualMachineConfigSpec},
+    connection::Connection, history::Removal, object, reference::Ref, types::VirtualMachine,
 };
 
-use crate::site::{CPI, LIMIT, administrator, connect, described, vcenter};
+use crate::site::{CPI, administrator, connect, described, vcenter};
 
 const HOUR: SignedDuration = SignedDuration::from_hours(1);
 
@@ -47,13 +42,13 @@ async fn a_destroyed_vm_is_told_from_an_unregistered_one_and_from_one_that_is_th
     let control = vcenter.control();
     control.delete("node-1").await.unwrap();
     control.unregister("node-2").await.unwrap();
-    let vms = [first.clone(), second.clone(), third];
-    let told = connection.history().removals(&vms, HOUR).await.unwrap();
+    let vms = [first.clone(), second.clone(), third].map(|vm| (vm, HOUR));
+    let told = connection.history().removals(&vms).await.unwrap();
     let expected = HashMap::from([(first, Removal::Destroyed), (second, Removal::Unregistered)]);
     assert_eq!(told, expected);
     // The records outlive a restart.
     control.restart(0).await.unwrap();
-    assert_eq!(connection.history().removals(&vms, HOUR).await.unwrap(), expected);
+    assert_eq!(connection.history().removals(&vms).await.unwrap(), expected);
     connection.close().await;
 }
 
@@ -66,13 +61,13 @@ async fn the_time_is_that_of_vcenter_and_what_is_older_is_not_told() {
     let day = 24 * 3_600_000;
     control.skew_clock(-2 * day).await.unwrap();
     control.delete("node-1").await.unwrap();
-    let vms = [vm.clone()];
-    let told = connection.history().removals(&vms, HOUR).await.unwrap();
+    let vms = [(vm.clone(), HOUR)];
+    let told = connection.history().removals(&vms).await.unwrap();
     assert_eq!(told.get(&vm), Some(&Removal::Destroyed));
     control.skew_clock(-day).await.unwrap();
-    assert_eq!(connection.history().removals(&vms, HOUR).await.unwrap(), HashMap::new());
-    let days = SignedDuration::from_hours(72);
-    assert_eq!(connection.history().removals(&vms, days).await.unwrap().len(), 1);
+    assert_eq!(connection.history().removals(&vms).await.unwrap(), HashMap::new());
+    let vms = [(vm, SignedDuration::from_hours(72))];
+    assert_eq!(connection.history().removals(&vms).await.unwrap().len(), 1);
     connection.close().await;
 }
 
@@ -85,9 +80,9 @@ async fn a_user_who_does_not_see_where_the_vm_was_is_told_nothing() {
     let vm = named(&administrator(&vcenter), "node-1").await;
     vcenter.control().delete("node-1").await.unwrap();
     let connection = connect(&vcenter, CPI);
-    let told = connection.history().removals(std::slice::from_ref(&vm), HOUR).await.unwrap();
+    let told = connection.history().removals(&[(vm.clone(), HOUR)]).await.unwrap();
     assert_eq!(told, HashMap::new());
-    let told = administrator(&vcenter).history().removals(&[vm], HOUR).await.unwrap();
+    let told = administrator(&vcenter).history().removals(&[(vm, HOUR)]).await.unwrap();
     assert_eq!(told.len(), 1);
     connection.close().await;
 }
@@ -102,11 +97,11 @@ async fn a_session_never_runs_out_of_collectors_though_reading_fails() {
     // A session has 32.
     let fault = Fault { count: 40, ..Fault::next("ReadNextTasks", "SystemError") };
     control.fail(&fault).await.unwrap();
-    let vms = [vm.clone()];
+    let vms = [(vm.clone(), HOUR)];
     for _ in 0..40 {
-        connection.history().removals(&vms, HOUR).await.unwrap_err();
+        connection.history().removals(&vms).await.unwrap_err();
     }
-    let told = connection.history().removals(&vms, HOUR).await.unwrap();
+    let told = connection.history().removals(&vms).await.unwrap();
     assert_eq!(told.get(&vm), Some(&Removal::Destroyed));
     connection.close().await;
 }
@@ -116,11 +111,12 @@ async fn vms_are_asked_for_together_and_nobody_is_asked_for_none() {
     let vcenter = vcenter().await;
     let connection = connect(&vcenter, CPI);
     let vms = [named(&connection, "node-1").await, named(&connection, "node-2").await];
+    let vms = vms.map(|vm| (vm, HOUR));
     vcenter.control().delete("node-1").await.unwrap();
     vcenter.control().delete("node-2").await.unwrap();
-    assert_eq!(connection.history().removals(&[], HOUR).await.unwrap(), HashMap::new());
+    assert_eq!(connection.history().removals(&[]).await.unwrap(), HashMap::new());
     assert_eq!(calls(&vcenter, "CreateCollectorForTasks").await, 0);
-    assert_eq!(connection.history().removals(&vms, HOUR).await.unwrap().len(), 2);
+    assert_eq!(connection.history().removals(&vms).await.unwrap().len(), 2);
     for method in ["CreateCollectorForTasks", "ReadNextTasks", "DestroyCollector"] {
         assert_eq!(calls(&vcenter, method).await, 1, "{method}");
     }
@@ -128,20 +124,38 @@ async fn vms_are_asked_for_together_and_nobody_is_asked_for_none() {
 }
 
 #[tokio::test]
-async fn a_removal_is_found_behind_a_page_of_other_tasks() {
+async fn a_removal_is_found_among_more_than_ten_thousand_other_tasks() {
     let vcenter = vcenter().await;
     let connection = administrator(&vcenter);
-    let vm = named(&connection, "node-1").await;
-    let other = named(&connection, "old-vm").await;
-    let nothing = ReconfigVm { spec: VirtualMachineConfigSpec::default() };
-    // More than vCenter gives at once to those who ask for 500.
-    for _ in 0..510 {
-        let task = connection.call(&other, &nothing).await.unwrap();
-        connection.wait::<()>(&task, Service::Vim, LIMIT).await.unwrap();
-    }
-    vcenter.control().delete("node-1").await.unwrap();
-    let told = connection.history().removals(std::slice::from_ref(&vm), HOUR).await.unwrap();
-    assert_eq!(told.get(&vm), Some(&Removal::Destroyed));
-    assert_eq!(calls(&vcenter, "ReadNextTasks").await, 2);
+    let [early, late, there] = [
+        named(&connection, "node-1").await,
+        named(&connection, "node-2").await,
+        named(&connection, "old-vm").await,
+    ];
+    let control = vcenter.control();
+    let hour = 3_600_000;
+    control.skew_clock(-26 * hour).await.unwrap();
+    control.add_tasks(12_000, "old-vm").await.unwrap();
+    control.delete("node-1").await.unwrap();
+    control.skew_clock(-2 * hour).await.unwrap();
+    control.add_tasks(12_000, "old-vm").await.unwrap();
+    control.skew_clock(0).await.unwrap();
+    control.delete("node-2").await.unwrap();
+
+    let recent = [(late.clone(), SignedDuration::from_hours(48))];
+    let found = connection.history().removals(&recent).await.unwrap();
+    assert_eq!(found.get(&late), Some(&Removal::Destroyed));
+    assert_eq!(calls(&vcenter, "ReadNextTasks").await, 1, "the newest part is read first");
+
+    let hours = SignedDuration::from_hours;
+    let vms = [(early.clone(), hours(48)), (late.clone(), hours(1)), (there, hours(48))];
+    let found = connection.history().removals(&vms).await.unwrap();
+    assert_eq!(
+        found,
+        HashMap::from([(early.clone(), Removal::Destroyed), (late, Removal::Destroyed)])
+    );
+    // Each VM has a time of its own.
+    let found = connection.history().removals(&[(early, hours(3))]).await.unwrap();
+    assert_eq!(found, HashMap::new());
     connection.close().await;
 }
