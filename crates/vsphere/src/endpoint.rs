@@ -1,4 +1,4 @@
-//! Where a vCenter is: host and port, however people write them.
+//! The address of a vCenter: host and port, in the spellings that users have.
 
 use std::{fmt, net::Ipv6Addr, str::FromStr};
 
@@ -14,10 +14,10 @@ pub struct Endpoint {
     port: u16,
 }
 
-/// A text that names no vCenter.
+/// A text that is not a valid address.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{text:?} is no address of a vCenter: {problem}; write a host, or host:port, such as vcenter.example:443"
+    "{text:?} is not a valid address of a vCenter: {problem}; write a host, or host:port, such as vcenter.example:443"
 )]
 pub struct InvalidEndpoint {
     text: String,
@@ -59,13 +59,13 @@ impl FromStr for Endpoint {
         let rest = text.trim();
         let rest = match rest.split_once("://") {
             Some(("https", rest)) => rest,
-            Some(("http", _)) => return Err(invalid("vCenter is spoken to by https only")),
-            Some(_) => return Err(invalid("only https is known")),
+            Some(("http", _)) => return Err(invalid("vCenter is reached by https only")),
+            Some(_) => return Err(invalid("only https is supported")),
             None => rest,
         };
         let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
         if authority.contains('@') {
-            return Err(invalid("a user belongs into the credentials"));
+            return Err(invalid("the user belongs in the credentials"));
         }
         let (host, port) = split(authority).map_err(invalid)?;
         let allowed = |c: char| c.is_ascii_alphanumeric() || "-._:%".contains(c);
@@ -73,7 +73,7 @@ impl FromStr for Endpoint {
             return Err(invalid("there is no host"));
         }
         if !host.chars().all(allowed) {
-            return Err(invalid("the host has a character that no host name has"));
+            return Err(invalid("the host has a character that is not allowed in host names"));
         }
         Ok(Self { host: host.to_owned(), port })
     }
@@ -82,11 +82,11 @@ impl FromStr for Endpoint {
 fn split(authority: &str) -> Result<(&str, u16), &'static str> {
     if let Some(rest) = authority.strip_prefix('[') {
         let (host, after) = rest.split_once(']').ok_or("a bracket is not closed")?;
-        host.parse::<Ipv6Addr>().map_err(|_| "what is in brackets is no IPv6 address")?;
+        host.parse::<Ipv6Addr>().map_err(|_| "the brackets do not hold a valid IPv6 address")?;
         return match after.strip_prefix(':') {
             Some(port) => Ok((host, number(port)?)),
             None if after.is_empty() => Ok((host, PORT)),
-            None => Err("there is something after the bracket that is no port"),
+            None => Err("the text after the bracket is not a port"),
         };
     }
     if authority.parse::<Ipv6Addr>().is_ok() {
@@ -100,12 +100,12 @@ fn split(authority: &str) -> Result<(&str, u16), &'static str> {
 
 fn number(port: &str) -> Result<u16, &'static str> {
     match port.parse() {
-        Ok(0) | Err(_) => Err("the port is no number from 1 to 65535"),
+        Ok(0) | Err(_) => Err("the port is not a number from 1 to 65535"),
         Ok(port) => Ok(port),
     }
 }
 
-/// As people write it: without the port if it is the usual one.
+/// Without the port if it is 443.
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.port == PORT { f.write_str(&self.host) } else { f.write_str(&self.authority()) }
@@ -141,7 +141,7 @@ mod tests {
             ("vcenter.example:0", "1 to 65535"),
             ("vcenter.example:https", "1 to 65535"),
             ("[::1", "not closed"),
-            ("[vcenter]", "no IPv6 address"),
+            ("[vcenter]", "valid IPv6 address"),
             ("admin@vcenter.example", "credentials"),
             ("vcenter example", "character"),
         ];

@@ -1,4 +1,4 @@
-//! HTTP to one vCenter: pooled connections, a timeout on everything, and errors that say what is wrong.
+//! HTTP to one vCenter: pooled connections, a timeout on everything, and errors with their reasons.
 
 use std::{error::Error as _, io, time::Duration};
 
@@ -7,31 +7,42 @@ use hyper::body::{Bytes, Incoming};
 use hyper::http::{HeaderMap, Method, Request, Response, StatusCode};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::{
-    client::legacy::{Client, Error as ClientError, connect::HttpConnector},
+    client::legacy::{
+        Client, Error as ClientError,
+        connect::{HttpConnector, proxy::Tunnel},
+    },
     rt::{TokioExecutor, TokioTimer},
 };
 
 use crate::{
-    endpoint::Endpoint,
+    connection::{InvalidSettings, Settings},
     error::Cause,
-    tls::{InvalidTrust, Trust, Untrusted},
+    tls::Untrusted,
 };
 
 /// How long a TCP connection may take.
 const CONNECT: Duration = Duration::from_secs(10);
 /// Unused connections are given up before the proxies in front of a vCenter do it.
 const IDLE: Duration = Duration::from_secs(50);
-/// No page of ours is longer; a server that sends more is not a vCenter.
+/// The longest answer; pages of lists are shorter.
 const LONGEST: usize = 64 << 20;
 
 /// Sends requests to one vCenter.
 #[derive(Debug)]
 pub(crate) struct Http {
-    client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    client: Route,
     base: String,
+    /// The host that is resolved, and where the connection leads: for messages.
     host: String,
     address: String,
     agent: String,
+}
+
+/// How vCenter is reached.
+#[derive(Debug)]
+enum Route {
+    Direct(Client<HttpsConnector<HttpConnector>, Full<Bytes>>),
+    Tunnelled(Client<HttpsConnector<Tunnel<HttpConnector>>, Full<Bytes>>),
 }
 
 /// An answer: its text may be a SOAP fault, JSON or nothing.
@@ -44,33 +55,37 @@ pub(crate) struct Reply {
 }
 
 impl Http {
-    pub(crate) fn new(
-        endpoint: &Endpoint,
-        trust: &Trust,
-        agent: &str,
-    ) -> Result<Self, InvalidTrust> {
+    pub(crate) fn new(settings: &Settings) -> Result<Self, InvalidSettings> {
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
         tcp.set_connect_timeout(Some(CONNECT));
         tcp.set_keepalive(Some(Duration::from_secs(30)));
         tcp.set_nodelay(true);
+        let mut address = settings.endpoint.authority();
+        let base = format!("https://{address}");
+        let mut host = settings.endpoint.host().to_owned();
         let tls = HttpsConnectorBuilder::new()
-            .with_tls_config(trust.config()?)
+            .with_tls_config(settings.trust.config()?)
             .https_only()
-            .enable_http1()
-            .wrap_connector(tcp);
-        let client = Client::builder(TokioExecutor::new())
-            .pool_timer(TokioTimer::new())
-            .pool_idle_timeout(IDLE)
-            .build(tls);
-        let address = endpoint.authority();
-        Ok(Self {
-            client,
-            base: format!("https://{address}"),
-            host: endpoint.host().to_owned(),
-            address,
-            agent: agent.to_owned(),
-        })
+            .enable_http1();
+        let mut client = Client::builder(TokioExecutor::new());
+        client.pool_timer(TokioTimer::new()).pool_idle_timeout(IDLE);
+        // An endpoint is always a valid authority.
+        let url = base.parse().unwrap_or_default();
+        let client = match settings.proxy.tunnel_to(&url)? {
+            None => Route::Direct(client.build(tls.wrap_connector(tcp))),
+            Some(proxy) => {
+                let between = proxy.uri.authority().map(ToString::to_string).unwrap_or_default();
+                address = format!("{address} through the proxy {between}");
+                host = proxy.uri.host().unwrap_or_default().to_owned();
+                let mut tunnel = Tunnel::new(proxy.uri, tcp);
+                if let Some(authorization) = proxy.authorization {
+                    tunnel = tunnel.with_auth(authorization);
+                }
+                Route::Tunnelled(client.build(tls.wrap_connector(tunnel)))
+            }
+        };
+        Ok(Self { client, base, host, address, agent: settings.user_agent.clone() })
     }
 
     /// Sends a request and reads the whole answer within `limit`.
@@ -92,7 +107,11 @@ impl Http {
         let request =
             request.body(Full::new(Bytes::from(body))).map_err(|error| self.broken(&error))?;
         let started = tokio::time::Instant::now();
-        let response = match tokio::time::timeout(limit, self.client.request(request)).await {
+        let response = match &self.client {
+            Route::Direct(client) => client.request(request),
+            Route::Tunnelled(client) => client.request(request),
+        };
+        let response = match tokio::time::timeout(limit, response).await {
             Err(_) => return Err(Cause::Timeout(limit)),
             Ok(Err(error)) => return Err(self.explain(&error)),
             Ok(Ok(response)) => response,
@@ -116,7 +135,7 @@ impl Http {
         Cause::Broken { address: self.address.clone(), problem: innermost(error) }
     }
 
-    /// Finds in the chain what the user can do something about.
+    /// Finds the reason in the chain of errors.
     fn explain(&self, error: &ClientError) -> Cause {
         let address = self.address.clone();
         let problem = innermost(error);

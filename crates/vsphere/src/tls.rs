@@ -1,7 +1,7 @@
-//! Whom we trust to be vCenter.
+//! Which certificates are accepted as vCenter's.
 //!
-//! A certificate is accepted because an authority vouches for it, or because it is the very one whose
-//! thumbprint the user wrote down. Signatures of the handshake are checked in every case, so that a pinned
+//! A certificate is accepted because an authority vouches for it, or because the user gave its thumbprint or the
+//! certificate itself. Signatures of the handshake are checked in every case, so that a pinned
 //! certificate also proves possession of its key. Only [`Trust::Insecure`] accepts anything.
 
 use std::{fmt, path::PathBuf, str::FromStr, sync::Arc};
@@ -12,25 +12,27 @@ use rustls::{
     client::{
         WebPkiServerVerifier,
         danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+        verify_server_name,
     },
     crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature},
     pki_types::{CertificateDer, ServerName, UnixTime, pem::PemObject},
+    server::ParsedCertificate,
 };
 use sha1::{Digest as _, Sha1};
 use sha2::Sha256;
 
-/// How a vCenter proves who it is.
+/// How the certificate of a vCenter is verified.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Trust {
     /// By an authority, or by a pinned thumbprint.
     Verify {
         /// The authorities.
         roots: Roots,
-        /// A certificate that is accepted whoever signed it. vCenter's own are signed by an authority that
+        /// A certificate that is accepted without an authority. vCenter's own are signed by an authority that
         /// no machine knows, and users copy this from its pages.
         thumbprint: Option<Thumbprint>,
     },
-    /// Not at all: whoever answers gets the password.
+    /// Not at all: any server that answers gets the password.
     Insecure,
 }
 
@@ -56,24 +58,20 @@ impl Default for Trust {
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Thumbprint(Vec<u8>);
 
-/// A text that is no thumbprint.
+/// A text that is not a thumbprint.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0:?} is no thumbprint: it must have 20 (SHA-1) or 32 (SHA-256) pairs of hexadecimal digits"
+    "{0:?} is not a valid thumbprint: it must have 20 (SHA-1) or 32 (SHA-256) pairs of hexadecimal digits"
 )]
 pub struct InvalidThumbprint(String);
 
 /// The settings of TLS cannot be used.
 #[derive(Debug, Clone, thiserror::Error)]
+#[expect(missing_docs, reason = "the fields are explained by the texts that they are shown in")]
 pub enum InvalidTrust {
     /// The file with authorities cannot be read or has none.
     #[error("{} cannot be used as a list of authorities: {problem}", path.display())]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        problem: String,
-    },
+    File { path: PathBuf, problem: String },
     /// The text with authorities has none.
     #[error("the text given as a list of authorities cannot be used: {0}")]
     Pem(String),
@@ -131,40 +129,36 @@ impl fmt::Debug for Thumbprint {
 
 /// Why a certificate was refused, with what the user needs to decide whether to accept it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the fields are explained by the texts that they are shown in")]
 pub enum Untrusted {
     /// It is not the one that was pinned.
     #[error("its certificate does not have the thumbprint {expected}")]
-    OtherCertificate {
-        /// What the settings say.
-        expected: Thumbprint,
-        /// What the server has.
-        actual: Thumbprint,
-    },
+    OtherCertificate { expected: Thumbprint, actual: Thumbprint },
     /// No authority vouches for it.
     #[error("{problem}")]
-    Unknown {
-        /// What verification said.
-        problem: String,
-        /// What the server has.
-        actual: Thumbprint,
-    },
+    Unknown { problem: String, actual: Thumbprint },
 }
 
 impl Trust {
     /// The configuration for connections to one server.
     pub(crate) fn config(&self) -> Result<ClientConfig, InvalidTrust> {
         let provider = Arc::new(ring::default_provider());
-        let verifier = Verifier {
-            roots: match self {
-                Self::Insecure => None,
-                Self::Verify { roots, .. } => Some(roots.verifier(&provider)?),
-            },
-            thumbprint: match self {
-                Self::Insecure => None,
-                Self::Verify { thumbprint, .. } => thumbprint.clone(),
-            },
+        let mut verifier = Verifier {
+            insecure: *self == Self::Insecure,
+            roots: None,
+            leaves: Vec::new(),
+            thumbprint: None,
             provider: Arc::clone(&provider),
         };
+        if let Self::Verify { roots, thumbprint } = self {
+            verifier.roots = match roots.verifier(&provider) {
+                // The pinned certificate is enough where there are no authorities, as in small images.
+                Err(InvalidTrust::System(_)) if thumbprint.is_some() => None,
+                found => Some(found?),
+            };
+            verifier.leaves = roots.given();
+            verifier.thumbprint.clone_from(thumbprint);
+        }
         let builder = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(|error| InvalidTrust::System(error.to_string()))?;
@@ -202,6 +196,14 @@ impl Roots {
             .map_err(|error| refuse(error.to_string()))
     }
 
+    /// The certificates that the user gave.
+    fn given(&self) -> Vec<CertificateDer<'static>> {
+        match self {
+            Self::System => Vec::new(),
+            Self::File(_) | Self::Pem(_) => self.certificates().unwrap_or_default(),
+        }
+    }
+
     fn certificates(&self) -> Result<Vec<CertificateDer<'static>>, String> {
         let pem = match self {
             Self::System => return Ok(rustls_native_certs::load_native_certs().certs),
@@ -216,8 +218,12 @@ impl Roots {
 
 #[derive(Debug)]
 struct Verifier {
-    /// None: accept everybody.
+    /// Accept every certificate.
+    insecure: bool,
+    /// None: there are no authorities.
     roots: Option<Arc<WebPkiServerVerifier>>,
+    /// Given by the user; one of them may be the server's own.
+    leaves: Vec<CertificateDer<'static>>,
     thumbprint: Option<Thumbprint>,
     provider: Arc<CryptoProvider>,
 }
@@ -231,13 +237,23 @@ impl ServerCertVerifier for Verifier {
         ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        let Some(roots) = &self.roots else {
-            return Ok(ServerCertVerified::assertion());
-        };
-        if self.thumbprint.as_ref().is_some_and(|pinned| pinned.matches(certificate)) {
+        let is_pinned = self.thumbprint.as_ref().is_some_and(|pinned| pinned.matches(certificate));
+        if self.insecure || is_pinned {
             return Ok(ServerCertVerified::assertion());
         }
-        roots.verify_server_cert(certificate, intermediates, name, ocsp, now).map_err(|error| {
+        let verified = match &self.roots {
+            Some(roots) => roots.verify_server_cert(certificate, intermediates, name, ocsp, now),
+            None => Err(CertificateError::UnknownIssuer.into()),
+        };
+        // Expiry counts for the server's own certificate as well.
+        let unvouched = |error: &rustls::Error| {
+            use CertificateError::{Other, UnknownIssuer};
+            matches!(error, rustls::Error::InvalidCertificate(UnknownIssuer | Other(_)))
+        };
+        if verified.as_ref().is_err_and(unvouched) && self.is_given(certificate, name) {
+            return Ok(ServerCertVerified::assertion());
+        }
+        verified.map_err(|error| {
             let refused = match &self.thumbprint {
                 Some(expected) => Untrusted::OtherCertificate {
                     expected: expected.clone(),
@@ -274,6 +290,16 @@ impl ServerCertVerifier for Verifier {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+impl Verifier {
+    /// Whether the user gave the server's own certificate, which no authority of the list vouches for, and it is for
+    /// this name.
+    fn is_given(&self, certificate: &CertificateDer<'_>, name: &ServerName<'_>) -> bool {
+        self.leaves.contains(certificate)
+            && ParsedCertificate::try_from(certificate)
+                .is_ok_and(|parsed| verify_server_name(&parsed, name).is_ok())
     }
 }
 

@@ -1,6 +1,9 @@
 //! Who is accepted as vCenter.
 
-use std::fs;
+use std::{
+    fs,
+    process::{Command, Stdio},
+};
 
 use lab::{
     VCenter, VCenterSpec,
@@ -9,7 +12,7 @@ use lab::{
 use tokio::{io::AsyncWriteExt, net::TcpListener};
 use vsphere::{
     connection::{Connection, Settings},
-    error::{Cause, Error},
+    error::{Cause, Error, Remedy},
     session::Credentials,
     tls::{Roots, Thumbprint, Trust, Untrusted},
 };
@@ -72,7 +75,7 @@ async fn a_stranger_is_refused_with_the_thumbprint_that_would_accept_it() {
         panic!("{error}")
     };
     assert_eq!(actual.to_string(), vcenter.thumbprint_sha256());
-    assert!(matches!(error, Error::Unreachable(_)));
+    assert!(matches!(error, Error { remedy: Remedy::Unreachable, .. }));
     with(vcenter.url(), pinned(&actual.to_string())).time().await.unwrap();
 
     let wrong = "11".repeat(20);
@@ -118,4 +121,28 @@ fn what_is_no_authority_and_no_thumbprint_is_refused_before_anything_is_sent() {
     for text in ["", "AA", "zz:11", &"0".repeat(63)] {
         assert!(text.parse::<Thumbprint>().is_err(), "{text}");
     }
+}
+
+/// The server's own certificate.
+fn leaf(vcenter: &VCenter) -> String {
+    let address = vcenter.url().strip_prefix("https://").unwrap().split('/').next().unwrap();
+    let shown = Command::new("openssl")
+        .args(["s_client", "-connect", address])
+        .stdin(Stdio::null())
+        .output()
+        .expect("the program openssl is needed: apt-get install openssl");
+    let text = String::from_utf8(shown.stdout).unwrap();
+    let end = "-----END CERTIFICATE-----";
+    let (begin, after) = (text.find("-----BEGIN").unwrap(), text.find(end).unwrap() + end.len());
+    text[begin..after].to_owned()
+}
+
+#[tokio::test]
+async fn a_list_that_holds_only_the_servers_own_certificate_is_accepted() {
+    let signed = vcenter().await;
+    let own = Trust::Verify { roots: Roots::Pem(leaf(&signed)), thumbprint: None };
+    with(signed.url(), own.clone()).time().await.unwrap();
+    let other = vcenter().await;
+    let error = with(other.url(), own).time().await.unwrap_err();
+    assert!(matches!(error.failure().cause, Cause::Untrusted { .. }), "{error}");
 }
