@@ -6,6 +6,7 @@
 //! ```
 
 use std::{
+    collections::{BTreeSet, HashMap},
     env,
     io::{self, Write},
     path::PathBuf,
@@ -19,12 +20,14 @@ use futures::StreamExt;
 use vsphere::{
     connection::{Connection, Settings},
     endpoint::Endpoint,
-    error::Error,
-    inventory::{Entity, Mirror, PowerState, Vm},
-    property::Object,
+    error::{Error, Remedy},
+    inventory::{Datacenter, Host, PowerState, Vm},
+    proxy::Proxy,
+    reference::Ref,
     session::Credentials,
     tags::{TagCache, TagMap},
     tls::{Roots, Thumbprint, Trust},
+    types::ManagedObject,
     watch::Change,
 };
 
@@ -63,7 +66,10 @@ impl Arguments {
             format!("no password: set the environment variable {}", self.password_env)
         })?;
         let credentials = Credentials::password(&self.user, password);
-        Ok(Settings { trust: self.trust(), ..Settings::new(self.server.clone(), credentials) })
+        // A library does not read the environment; a program does.
+        let proxy = Proxy::from_variables(|name| env::var(name).ok());
+        let trust = self.trust();
+        Ok(Settings { trust, proxy, ..Settings::new(self.server.clone(), credentials) })
     }
 
     fn trust(&self) -> Trust {
@@ -89,12 +95,12 @@ async fn main() -> ExitCode {
 /// What went wrong and what to do about it. The client's errors say both in one sentence.
 fn explained(error: &anyhow::Error, arguments: &Arguments) -> String {
     match error.downcast_ref::<Error>() {
-        Some(error @ Error::NoPermission { .. }) => format!(
+        Some(error @ Error { remedy: Remedy::NoPermission { .. }, .. }) => format!(
             "{error}\nThe role Read-only is enough: in the vSphere Client choose the vCenter itself, then \
              Permissions, Add, {}, Read-only, \"Propagate to children\".",
             arguments.user
         ),
-        Some(error @ Error::Login(_)) => {
+        Some(error @ Error { remedy: Remedy::Login, .. }) => {
             format!("{error}\nCheck --user and what {} holds.", arguments.password_env)
         }
         Some(error) => error.to_string(),
@@ -113,58 +119,66 @@ async fn run(arguments: &Arguments) -> Result<()> {
 }
 
 async fn print(connection: &Connection, arguments: &Arguments) -> Result<()> {
-    let mut mirror = Mirror::new(connection.inventory().root().await?);
     let zones = Zones::read(connection, &arguments.zone_category).await?;
     if arguments.watch {
-        return follow(connection, &mut mirror, &zones).await;
+        return follow(connection, &zones).await;
     }
-    for entity in connection.list::<Entity>().await? {
-        mirror.apply(Change::Entered(entity));
-    }
-    check(connection, &mirror).await?;
-    table(&mirror, &zones)
+    let vms = connection.list().await?;
+    check(connection, &vms).await?;
+    table(connection, &zones, vms).await
 }
 
 /// Prints the table, and then each machine that changes, for ever.
-async fn follow(connection: &Connection, mirror: &mut Mirror, zones: &Zones) -> Result<()> {
-    let mut watch = connection.watch::<Entity>();
+async fn follow(connection: &Connection, zones: &Zones) -> Result<()> {
+    let (mut vms, mut synced) = (HashMap::<Ref<ManagedObject>, Vm>::new(), false);
+    let mut watch = connection.watch::<Vm>();
     while let Some(change) = watch.next().await {
-        let change = match change {
-            Ok(change) => change,
+        let changed = match change {
+            Ok(Change::Entered(vm)) => {
+                let reference = vm.reference.upcast();
+                vms.insert(reference.clone(), vm);
+                Some(reference)
+            }
+            Ok(Change::Changed(delta)) => {
+                let reference = delta.reference();
+                if let Some(vm) = vms.get_mut(&reference) {
+                    delta.apply(vm);
+                }
+                Some(reference)
+            }
+            Ok(Change::Left(gone)) => {
+                if let Some(vm) = vms.remove(&gone) {
+                    writeln!(io::stdout(), "{} is gone", vm.name)?;
+                }
+                None
+            }
+            Ok(Change::Synced) if !synced => {
+                synced = true;
+                let all: Vec<_> = vms.values().cloned().collect();
+                check(connection, &all).await?;
+                table(connection, zones, all).await?;
+                None
+            }
+            Ok(Change::Synced) => None,
             // Once it worked it is worth waiting until it works again.
-            Err(error) if mirror.is_synced() => {
+            Err(error) if synced => {
                 writeln!(io::stderr(), "warning: {error}")?;
-                continue;
+                None
             }
             Err(error) => return Err(error.into()),
         };
-        let changed = match &change {
-            Change::Entered(entity) => Some(entity.reference()),
-            Change::Changed(delta) => Some(delta.reference()),
-            Change::Left(_) | Change::Synced => None,
-        };
-        let first = change == Change::Synced && !mirror.is_synced();
-        if let Change::Left(gone) = &change
-            && let Some(Entity::Vm(vm)) = mirror.get(gone)
-        {
-            writeln!(io::stdout(), "{} is gone", vm.name)?;
-        }
-        mirror.apply(change);
-        if first {
-            check(connection, mirror).await?;
-            table(mirror, zones)?;
-        } else if mirror.is_synced()
-            && let Some(Entity::Vm(vm)) = changed.and_then(|changed| mirror.get(&changed))
-        {
-            writeln!(io::stdout(), "{}", row(mirror, zones, vm).join("  "))?;
+        if let Some(vm) = changed.filter(|_| synced).and_then(|changed| vms.get(&changed)) {
+            for row in rows(connection, zones, std::slice::from_ref(vm)).await? {
+                writeln!(io::stdout(), "{}", row.join("  "))?;
+            }
         }
     }
     Ok(())
 }
 
 /// An empty list may mean that the user sees nothing.
-async fn check(connection: &Connection, mirror: &Mirror) -> Result<()> {
-    if mirror.entities().next().is_none() {
+async fn check(connection: &Connection, vms: &[Vm]) -> Result<()> {
+    if vms.is_empty() && connection.list::<Datacenter>().await?.is_empty() {
         connection.inventory().check_sight().await?;
         return Err(anyhow!(
             "{} shows no object to this user; if it is not empty, grant the user the role Read-only on its \
@@ -172,7 +186,7 @@ async fn check(connection: &Connection, mirror: &Mirror) -> Result<()> {
             connection.vcenter()
         ));
     }
-    if mirror.vms().next().is_none() {
+    if vms.is_empty() {
         writeln!(
             io::stderr(),
             "note: there is no VM, or the user lacks the role Read-only on the folders of the VMs"
@@ -198,21 +212,13 @@ impl Zones {
         }
         Ok(Self { category: category.to_owned(), tags })
     }
-
-    /// The zone of a VM: the tag on the nearest of what it runs in.
-    fn zone_of(&self, mirror: &Mirror, vm: &Vm) -> Option<String> {
-        let way = mirror.ancestors(&vm.reference)?;
-        self.tags.nearest(&way, &self.category).map(str::to_owned)
-    }
 }
 
-fn table(mirror: &Mirror, zones: &Zones) -> Result<()> {
+async fn table(connection: &Connection, zones: &Zones, mut vms: Vec<Vm>) -> Result<()> {
     let head = ["NAME", "POWER", "ZONE", "HOST", "ADDRESSES"].map(str::to_owned);
-    let mut machines: Vec<&Vm> = mirror.vms().filter(|vm| !vm.template).collect();
-    machines
-        .sort_by(|one, other| (&one.name, &one.reference).cmp(&(&other.name, &other.reference)));
-    let rows: Vec<_> =
-        [head].into_iter().chain(machines.iter().map(|vm| row(mirror, zones, vm))).collect();
+    vms.retain(|vm| !vm.template);
+    vms.sort_by(|one, other| (&one.name, &one.reference).cmp(&(&other.name, &other.reference)));
+    let rows = [vec![head], rows(connection, zones, &vms).await?].concat();
     let widths: [usize; 5] = std::array::from_fn(|column| {
         rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default()
     });
@@ -224,29 +230,29 @@ fn table(mirror: &Mirror, zones: &Zones) -> Result<()> {
     Ok(())
 }
 
-/// A machine as the table shows it.
-fn row(mirror: &Mirror, zones: &Zones, vm: &Vm) -> [String; 5] {
+/// Machines as the table shows them: a handful of requests, however many there are.
+async fn rows(connection: &Connection, zones: &Zones, vms: &[Vm]) -> Result<Vec<[String; 5]>> {
+    let references: Vec<_> = vms.iter().map(|vm| vm.reference.clone()).collect();
+    let ancestors = connection.inventory().ancestors(&references).await?;
+    let hosts: BTreeSet<_> = vms.iter().filter_map(|vm| vm.host.clone()).collect();
+    let hosts: Vec<Host> = connection.read(&hosts.into_iter().collect::<Vec<_>>()).await?;
     let unknown = || "-".to_owned();
-    let power = match &vm.power {
-        PowerState::On => "on",
-        PowerState::Off => "off",
-        other => other.as_str(),
+    let row = |vm: &Vm| {
+        let power = match &vm.power {
+            PowerState::On => "on",
+            PowerState::Off => "off",
+            other => other.as_str(),
+        };
+        let host = hosts.iter().find(|host| vm.host.as_ref() == Some(&host.reference));
+        let above = ancestors.get(&vm.reference);
+        let zone = above.and_then(|above| zones.tags.nearest(above, &zones.category));
+        [
+            vm.name.clone(),
+            power.to_owned(),
+            zone.map_or_else(unknown, str::to_owned),
+            host.map_or_else(unknown, |host| host.name.clone()),
+            vm.ip_address.clone().unwrap_or_else(unknown),
+        ]
     };
-    let host = vm.host.as_ref().and_then(|host| mirror.host(host));
-    let addresses: Vec<&str> = vm
-        .nics
-        .iter()
-        // Bridges and tunnels inside of the guest have no card.
-        .filter(|nic| nic.device_config_id >= 0)
-        .flat_map(|nic| &nic.ip_address)
-        .map(String::as_str)
-        .filter(|address| !address.starts_with("fe80:"))
-        .collect();
-    [
-        vm.name.clone(),
-        power.to_owned(),
-        zones.zone_of(mirror, vm).unwrap_or_else(unknown),
-        host.map_or_else(unknown, |host| host.name.clone()),
-        if addresses.is_empty() { unknown() } else { addresses.join(",") },
-    ]
+    Ok(vms.iter().map(row).collect())
 }

@@ -1,8 +1,8 @@
-//! CNS, the volumes of containers: what the drivers ask of it, without its envelopes.
+//! CNS, the volumes of containers.
 //!
 //! [`Connection::volumes`] is the way in. What changes volumes is a task on vCenter: the call returns a
-//! [`Started`] or a [`Batch`] as soon as vCenter has the task, so that its id can be written down, and
-//! waiting for it is a second step. Whoever comes back after a crash goes on with [`Volumes::resume`].
+//! [`Started`] or a [`Batch`] as soon as vCenter has the task, so that its id can be recorded, and
+//! waiting for it is a second step. After a crash [`Volumes::resume`] continues.
 //!
 //! ```no_run
 //! # use vsphere::{connection::Connection, error::Error};
@@ -39,13 +39,15 @@ mod snapshots;
 use std::{marker::PhantomData, time::Duration};
 
 pub use create::{Content, NewVolume};
-pub use outcome::{Attached, Created, DeletedSnapshot, Outcome, Registered, Synced, TakenSnapshot};
+pub use outcome::{
+    Attached, Created, DeletedSnapshot, Detached, Outcome, Registered, Synced, TakenSnapshot,
+};
 pub use query::{ALL, Pages, Select};
 pub use snapshots::SnapshotPages;
 
 use crate::{
     connection::Connection,
-    error::{Cause, Error},
+    error::{Cause, Error, Missing, Remedy},
     reference::Ref,
     soap::Service,
     types::{
@@ -60,7 +62,7 @@ use crate::{
         VStorageObject, VirtualMachine, VirtualMachineDefinedProfileSpec,
         versions::{VSAN_8_0_0_2, VSAN_9_1_0_0},
     },
-    version::Since,
+    version::{Release, Since},
     xml::{Malformed, Method},
 };
 
@@ -95,12 +97,12 @@ pub struct Batch<T> {
 }
 
 impl<T: Outcome> Started<T> {
-    /// The task, to be written down before waiting.
+    /// The task, to be recorded before waiting.
     pub fn task(&self) -> &Ref<Task> {
         &self.batch.task
     }
 
-    /// Waits for the task's end. After `limit` the error is [`Error::Unfinished`], the task goes on, and so
+    /// Waits for the task's end. After `limit` the error is [`Remedy::Unfinished`], the task goes on, and so
     /// may the waiting.
     pub async fn wait(&self, limit: Duration) -> Result<T, Error> {
         let mut results = self.batch.results(limit).await?;
@@ -111,14 +113,64 @@ impl<T: Outcome> Started<T> {
     }
 }
 
+/// A task that detaches volumes. Dropping it does not stop the task.
+#[derive(Debug, Clone)]
+pub struct Detach {
+    batch: Batch<Detached>,
+    specs: Vec<CnsVolumeAttachDetachSpec>,
+}
+
+impl Detach {
+    /// The task, to be recorded before waiting.
+    pub fn task(&self) -> &Ref<Task> {
+        &self.batch.task
+    }
+
+    /// Waits for the task's end like [`Batch::wait`]. CNS has one fault for a disk that is not attached and for one
+    /// that it has lost track of, so what it refuses is compared with the devices of the VM.
+    pub async fn wait(&self, limit: Duration) -> Result<Vec<Result<Detached, Error>>, Error> {
+        let mut results = self.batch.wait(limit).await?;
+        for (result, spec) in results.iter_mut().zip(&self.specs) {
+            if let Err(error) = result {
+                self.check(error, spec).await?;
+            }
+        }
+        Ok(results)
+    }
+
+    async fn check(
+        &self,
+        error: &mut Error,
+        spec: &CnsVolumeAttachDetachSpec,
+    ) -> Result<(), Error> {
+        let is_missing = matches!(error.remedy, Remedy::NotFound { .. });
+        if !is_missing && !matches!(error.remedy, Remedy::Refused | Remedy::Invalid { .. }) {
+            return Ok(());
+        }
+        let connection = &self.batch.connection;
+        let Some(devices) = connection.inventory().devices(&spec.vm).await? else {
+            return Ok(());
+        };
+        let id = &spec.volume_id.id;
+        if devices.iter().all(|device| device.disk_id.as_ref() != Some(id)) {
+            error.remedy = Remedy::NotFound { what: Missing::Volume(id.clone()) };
+        } else if is_missing && let Some(fault) = error.fault() {
+            let why = "but the VM still has the volume";
+            let cause = Cause::NotDetached { fault: Box::new(fault.clone()), why };
+            *error = connection.wire().error(self.batch.method, cause);
+        }
+        Ok(())
+    }
+}
+
 impl<T: Outcome> Batch<T> {
-    /// The task, to be written down before waiting.
+    /// The task, to be recorded before waiting.
     pub fn task(&self) -> &Ref<Task> {
         &self.task
     }
 
     /// Waits for the task's end: a result or an error per volume, in the order of the specs. After `limit`
-    /// the error is [`Error::Unfinished`], the task goes on, and so may the waiting.
+    /// the error is [`Remedy::Unfinished`], the task goes on, and so may the waiting.
     pub async fn wait(&self, limit: Duration) -> Result<Vec<Result<T, Error>>, Error> {
         let results = self.results(limit).await?;
         if self.volumes.is_empty() {
@@ -144,7 +196,7 @@ impl<T: Outcome> Batch<T> {
         T::read(result).map_err(|cause| self.connection.wire().error(self.method, cause))
     }
 
-    /// The error of a volume that a task which ended says nothing of.
+    /// The error of a volume that the result of a task lacks.
     fn unanswered(&self) -> Error {
         let missing = Cause::Malformed(Malformed::new("the task's result lacks the volume"));
         self.connection.unfinished(&self.task, self.method, missing)
@@ -152,13 +204,13 @@ impl<T: Outcome> Batch<T> {
 }
 
 impl Volumes<'_> {
-    /// Makes a volume.
+    /// Creates a volume.
     pub async fn create(&self, volume: &NewVolume) -> Result<Started<Created>, Error> {
         self.start_create(volume).await
     }
 
-    /// Makes a volume of a disk that exists: [`Content::Disk`] or [`Content::File`]. A disk that is a
-    /// volume already is no error.
+    /// Registers a disk that exists as a volume: [`Content::Disk`] or [`Content::File`]. A disk that is a
+    /// volume already is not an error.
     pub async fn register(&self, volume: &NewVolume) -> Result<Started<Registered>, Error> {
         self.start_create(volume).await
     }
@@ -180,14 +232,14 @@ impl Volumes<'_> {
         Ok(Started { batch: self.start(&delete, volume_ids).await? })
     }
 
-    /// Makes a volume larger.
+    /// Extends a volume.
     pub async fn extend(&self, volume: &CnsVolumeId, mebibytes: i64) -> Result<Started<()>, Error> {
         let spec = CnsVolumeExtendSpec { volume_id: volume.clone(), capacity_in_mb: mebibytes };
         let extend = CnsExtendVolume { extend_specs: vec![spec] };
         Ok(Started { batch: self.start(&extend, vec![volume.clone()]).await? })
     }
 
-    /// Gives volumes to VMs. A volume that a VM has, even if it is the same one, is [`Error::InUse`].
+    /// Attaches volumes to VMs. A volume that a VM has, even if it is the same one, is [`Remedy::InUse`].
     pub async fn attach(
         &self,
         specs: &[CnsVolumeAttachDetachSpec],
@@ -198,10 +250,12 @@ impl Volumes<'_> {
         self.start(&CnsAttachVolume { attach_specs: specs.to_vec() }, volumes).await
     }
 
-    /// Takes volumes from VMs. What the VM does not have is [`Error::NotFound`].
-    pub async fn detach(&self, specs: &[CnsVolumeAttachDetachSpec]) -> Result<Batch<()>, Error> {
+    /// Detaches volumes from VMs. A volume that the VM does not have is
+    /// [`Remedy::NotFound`], whatever fault CNS has for it.
+    pub async fn detach(&self, specs: &[CnsVolumeAttachDetachSpec]) -> Result<Detach, Error> {
         let volumes = specs.iter().map(|spec| spec.volume_id.clone()).collect();
-        self.start(&CnsDetachVolume { detach_specs: specs.to_vec() }, volumes).await
+        let batch = self.start(&CnsDetachVolume { detach_specs: specs.to_vec() }, volumes).await?;
+        Ok(Detach { batch, specs: specs.to_vec() })
     }
 
     /// Changes what CNS knows of the users of volumes.
@@ -270,7 +324,7 @@ impl Volumes<'_> {
         Ok(Started { batch: self.batch(task, CnsSyncDatastore::NAME, Vec::new()) })
     }
 
-    /// A task that was started earlier, perhaps by another process, by the id that was written down.
+    /// A task that was started earlier, perhaps by another process, by the id that was recorded.
     pub fn resume<T: Outcome>(&self, task: &str) -> Started<T> {
         Started { batch: self.resume_batch(task, &[]) }
     }
@@ -297,16 +351,19 @@ impl Volumes<'_> {
         Batch { connection: self.connection.clone(), task, method, volumes, of: PhantomData }
     }
 
-    /// Refuses what the server is too old for.
+    /// Refuses what the server is too old for; returns its release.
     async fn require(
         &self,
         method: &'static str,
         needs: impl IntoIterator<Item = Since>,
-    ) -> Result<(), Error> {
-        let release = self.connection.established().await?.release;
+    ) -> Result<Release, Error> {
+        let session = self.connection.established().await?;
+        let wire = self.connection.wire();
+        wire.find_version(session.as_in(), Service::Cns).await?;
+        let release = session.as_in().release();
         match needs.into_iter().find(|since| !release.knows(*since)) {
-            Some(since) => Err(self.connection.wire().error(method, Cause::TooOld(since))),
-            None => Ok(()),
+            Some(since) => Err(wire.error(method, Cause::TooOld(since))),
+            None => Ok(release),
         }
     }
 }
@@ -320,7 +377,7 @@ fn profile(policy: Option<&String>) -> Vec<AnyVirtualMachineProfileSpec> {
     policy.map(spec).into_iter().collect()
 }
 
-/// Whether a spec says more than which volume and which VM.
+/// Whether a spec has more than a volume and a VM.
 fn asks_for_place(spec: &CnsVolumeAttachDetachSpec) -> bool {
     let CnsVolumeAttachDetachSpec {
         volume_id: _,

@@ -1,4 +1,4 @@
-//! What a connection measures about itself.
+//! Metrics of connections.
 
 use std::{sync::Arc, time::Duration};
 

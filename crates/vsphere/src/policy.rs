@@ -4,6 +4,8 @@
 
 use std::collections::HashMap;
 
+use strsim::levenshtein;
+
 use crate::{
     connection::Connection,
     error::{Cause, Error},
@@ -19,11 +21,11 @@ use crate::{
 
 /// The category of the policies that people make; others belong to vCenter's own machinery.
 const REQUIREMENT: &str = "REQUIREMENT";
-/// So many names are listed to whoever asks for one that does not exist.
+/// How many names are listed for one that does not exist.
 const MOST_NEAR: usize = 5;
 
 impl Connection {
-    /// The storage policies of this vCenter; asks the service for its parts.
+    /// The storage policies of this vCenter; reads the content of the service.
     pub async fn policies(&self) -> Result<Policies<'_>, Error> {
         let instance = Ref::<PbmServiceInstance>::new("ServiceInstance");
         let content = self.call(&instance, &PbmRetrieveServiceContent {}).await?;
@@ -58,7 +60,7 @@ pub struct Compatibility {
     pub incompatible: Vec<Judged>,
 }
 
-/// A datastore, and what vCenter has to say about it.
+/// A datastore with the judgement of vCenter.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Judged {
     /// The datastore.
@@ -89,7 +91,8 @@ impl Policies<'_> {
         if let Some(found) = policies.iter().find(|policy| policy.name == name) {
             return Ok(found.id.clone());
         }
-        policies.sort_by_cached_key(|policy| distance(&policy.name, name));
+        let wanted = name.to_lowercase();
+        policies.sort_by_cached_key(|policy| levenshtein(&policy.name.to_lowercase(), &wanted));
         let near = policies.into_iter().take(MOST_NEAR).map(|policy| policy.name).collect();
         let unknown = Cause::UnknownPolicy { name: name.to_owned(), near };
         Err(self.connection.wire().error(PbmQueryProfile::NAME, unknown))
@@ -97,7 +100,7 @@ impl Policies<'_> {
 
     /// The names of policies by id. Policies that do not exist are not there.
     pub async fn names(&self, ids: &[&str]) -> Result<HashMap<String, String>, Error> {
-        // Asked for an id that does not exist, the service would fail the whole call.
+        // With an id that does not exist the service fails the whole call.
         let wanted = self.list().await?.into_iter().filter(|policy| ids.contains(&&*policy.id));
         Ok(wanted.map(|policy| (policy.id, policy.name)).collect())
     }
@@ -108,7 +111,7 @@ impl Policies<'_> {
         policy: &str,
         datastores: &[Ref<Datastore>],
     ) -> Result<Compatibility, Error> {
-        // Asked for none, the service would judge all of them.
+        // With none the service judges all of them.
         if datastores.is_empty() {
             return Ok(Compatibility::default());
         }
@@ -144,35 +147,4 @@ fn policy(profile: AnyPbmProfile) -> Policy {
         }
     };
     Policy { id: id.unique_id, name, description }
-}
-
-/// How many letters must change to make one name of another; upper and lower case are the same.
-fn distance(one: &str, other: &str) -> usize {
-    let letters = |name: &str| name.to_lowercase().chars().collect::<Vec<_>>();
-    let (one, other) = (letters(one), letters(other));
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (above, letter) in one.iter().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], above + 1);
-        for (at, wanted) in other.iter().enumerate() {
-            let changed = diagonal + usize::from(letter != wanted);
-            diagonal = row[at + 1];
-            row[at + 1] = changed.min(row[at] + 1).min(diagonal + 1);
-        }
-    }
-    row[other.len()]
-}
-
-#[cfg(test)]
-mod tests {
-    use super::distance;
-
-    #[test]
-    fn distances_count_changed_letters() {
-        assert_eq!(distance("gold", "gold"), 0);
-        assert_eq!(distance("gold", "Gold"), 0);
-        assert_eq!(distance("gold", "glod"), 2);
-        assert_eq!(distance("gold", "golden"), 2);
-        assert_eq!(distance("", "abc"), 3);
-        assert_eq!(distance("vSAN Default", ""), 12);
-    }
 }

@@ -22,7 +22,7 @@ impl<K: Kind> IsA<K> for K {}
 
 /// A reference to a managed object of kind `K`: `vm-42`.
 ///
-/// The server may know the object as something more special than `K`; [`kind`](Self::kind) tells, and
+/// The server may know the object as something more special than `K`; [`kind`](Self::kind) is what it is, and
 /// [`cast`](Self::cast) turns the reference into one of that kind.
 pub struct Ref<K> {
     /// Only when it is not `K` itself, which saves a pointer's worth for nearly all of them.

@@ -1,10 +1,13 @@
-//! Which release a server is, and what it knows.
+//! The release of a server, and the fields and methods that it has.
 //!
 //! vCenter refuses elements that it does not know, so every field of a request that came after the oldest
 //! supported release carries a [`Since`], and the writer leaves it out for older servers. The two lines,
 //! vim and vSAN, count their versions differently; order in the generated history is what counts.
 
-use crate::types::versions;
+use crate::{
+    types::versions,
+    xml::{Malformed, Reader},
+};
 
 /// A history of versions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,7 +50,7 @@ impl std::fmt::Display for Since {
     }
 }
 
-/// How much of the API a server knows: the versions it told us, capped at the newest of our tables.
+/// How much of the API a server knows: the versions it lists, up to the newest of our tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Release {
     vim: usize,
@@ -55,23 +58,17 @@ pub struct Release {
 }
 
 impl Release {
-    /// The oldest release we support, vCenter 6.7U3: what we write before the server told its own.
+    /// The oldest release we support, vCenter 6.7U3: assumed before the server has listed its versions.
     pub const OLDEST: Self = Self { vim: versions::OLDEST_VIM, vsan: versions::OLDEST_VSAN };
 
     /// Everything our tables know.
     pub const NEWEST: Self = Self { vim: versions::VIM.len() - 1, vsan: versions::VSAN.len() - 1 };
 
-    /// The newest release of our tables that is among the versions the server lists for each line, or
-    /// below one of them: servers list versions that the tables do not have. A line without any version
-    /// we know stays at the oldest.
-    pub(crate) fn listed(vim: &[String], vsan: &[String]) -> Self {
-        let newest = |history: &[&str], listed: &[String], oldest: usize| {
-            let known = listed.iter().filter_map(|name| rank(history, name));
-            known.max().map_or(oldest, |rank| rank.max(oldest))
-        };
-        Self {
-            vim: newest(versions::VIM, vim, versions::OLDEST_VIM),
-            vsan: newest(versions::VSAN, vsan, versions::OLDEST_VSAN),
+    /// The same release, in one line as new as this version.
+    pub(crate) fn with(self, version: &Version) -> Self {
+        match version.line {
+            Line::Vim => Self { vim: version.rank, ..self },
+            Line::Vsan => Self { vsan: version.rank, ..self },
         }
     }
 
@@ -82,26 +79,71 @@ impl Release {
         }
     }
 
-    /// The version for the SOAPAction of vim25, PBM and VSLM.
-    pub(crate) fn vim(self) -> &'static str {
-        versions::VIM.get(self.vim).copied().unwrap_or_default()
-    }
-
-    /// The version for the SOAPAction of CNS.
-    pub(crate) fn vsan(self) -> &'static str {
-        versions::VSAN.get(self.vsan).copied().unwrap_or_default()
+    /// The name of its version in a line.
+    pub(crate) fn version(self, line: Line) -> &'static str {
+        let rank = match line {
+            Line::Vim => self.vim,
+            Line::Vsan => self.vsan,
+        };
+        line.history().get(rank).copied().unwrap_or_default()
     }
 }
 
-/// The place of a version in a history, or of the newest one below it if its name tells the order.
+/// A version that a server lists: the one that it is called in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Version {
+    line: Line,
+    /// The place of the version in our tables, or of the newest one below it.
+    rank: usize,
+    pub(crate) name: String,
+}
+
+impl Version {
+    /// The newest version that the server lists and that is not newer than our tables. Some servers list versions
+    /// that the tables do not have; they are called in those, never in versions that they do not list.
+    pub(crate) fn newest(line: Line, listed: &[String]) -> Option<Self> {
+        let oldest = match line {
+            Line::Vim => versions::OLDEST_VIM,
+            Line::Vsan => versions::OLDEST_VSAN,
+        };
+        let ranked = listed.iter().filter_map(|name| Some((rank(line.history(), name)?, name)));
+        let (rank, name) =
+            ranked.filter(|(rank, _)| *rank >= oldest).max_by_key(|(rank, _)| *rank)?;
+        Some(Self { line, rank, name: name.clone() })
+    }
+}
+
+/// The place of a version in a history, or of the newest one below it if its number lies inside the history.
 fn rank(history: &[&str], name: &str) -> Option<usize> {
     let numbers = |name: &str| -> Option<Vec<u32>> {
         name.split('.').map(|number| number.parse().ok()).collect()
     };
     history.iter().position(|known| *known == name).or_else(|| {
         let listed = numbers(name)?;
-        history.iter().rposition(|known| numbers(known).is_some_and(|known| known <= listed))
+        let below = |known: &&str| numbers(known).is_some_and(|known| known <= listed);
+        history.iter().rposition(below).filter(|rank| rank + 1 < history.len())
     })
+}
+
+/// The versions in a document such as `/sdk/vimServiceVersions.xml`.
+pub(crate) fn listed(document: &str) -> Result<Vec<String>, Malformed> {
+    let mut reader = Reader::new(document);
+    let root = reader.root()?;
+    let mut found = Vec::new();
+    while let Some(namespace) = reader.child(&root)? {
+        while let Some(child) = reader.child(&namespace)? {
+            match child.name() {
+                "version" => found.push(reader.text(&child)?.into_owned()),
+                "priorVersions" => {
+                    while let Some(prior) = reader.child(&child)? {
+                        found.push(reader.text(&prior)?.into_owned());
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+    Ok(found)
 }
 
 #[cfg(test)]

@@ -2,11 +2,11 @@
 //!
 //! Deliberately absent: making, deleting and attaching disks. That is what [volumes](crate::cns) are for.
 
-use std::fmt::Write as _;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::{
     connection::Connection,
-    error::Error,
+    error::{Error, Missing, Remedy},
     reference::Ref,
     types::{
         ID, RetrieveContent, VStorageObject, VslmListVStorageObjectForSpec, VslmRegisterDisk,
@@ -15,11 +15,14 @@ use crate::{
     },
 };
 
+/// What has a meaning in a URL.
+const ENCODED: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+const ENCODED_IN_PATHS: AsciiSet = ENCODED.remove(b'/');
 /// Disks of one page.
 const PAGE: i32 = 100;
 
 impl Connection {
-    /// The first class disks of this vCenter; asks the service what it is.
+    /// The first class disks of this vCenter; reads the content of the service.
     pub async fn disks(&self) -> Result<Disks<'_>, Error> {
         let instance = Ref::<VslmServiceInstance>::new("ServiceInstance");
         let content = self.call(&instance, &RetrieveContent {}).await?;
@@ -35,13 +38,13 @@ pub struct Disks<'a> {
 }
 
 impl Disks<'_> {
-    /// What the service says of itself.
+    /// The content of the service.
     pub fn content(&self) -> &VslmServiceInstanceContent {
         &self.content
     }
 
     /// Makes a plain disk a first class disk and returns its id. One that is a first class disk already is
-    /// no error. `url` names the file; see [`file_url`].
+    /// not an error. `url` names the file; see [`file_url`].
     pub async fn register(&self, url: &str, name: Option<&str>) -> Result<String, Error> {
         let register = VslmRegisterDisk { path: url.to_owned(), name: name.map(str::to_owned) };
         match self.connection.call(self.manager(), &register).await {
@@ -53,18 +56,20 @@ impl Disks<'_> {
         }
     }
 
-    /// Reads one disk. One that does not exist is [`Error::NotFound`].
+    /// Reads one disk. One that does not exist is [`Remedy::NotFound`].
     pub async fn read(&self, id: &str) -> Result<VStorageObject, Error> {
         let retrieve = VslmRetrieveVStorageObject { id: ID { id: id.to_owned() } };
-        self.connection.call(self.manager(), &retrieve).await.map_err(|error| match error {
+        self.connection.call(self.manager(), &retrieve).await.map_err(|mut error| {
             // The id is the only argument, so it is what VSLM calls wrong.
-            Error::Invalid { failure, .. } => Error::NotFound(failure),
-            other => other,
+            if matches!(error.remedy, Remedy::Invalid { .. }) {
+                error.remedy = Remedy::NotFound { what: Missing::Volume(id.to_owned()) };
+            }
+            error
         })
     }
 
     /// The disks that satisfy all conditions, page by page, in the order of their ids. Nothing is sent before
-    /// the first page is asked for.
+    /// the first page is requested.
     pub fn pages(&self, conditions: &[VslmVsoVStorageObjectQuerySpec]) -> DiskPages {
         DiskPages {
             connection: self.connection.clone(),
@@ -136,25 +141,8 @@ pub fn condition(field: &str, operator: &str, value: &str) -> VslmVsoVStorageObj
 pub fn file_url(vcenter: &str, datacenter: &str, datastore: &str, path: &str) -> String {
     format!(
         "https://{vcenter}/folder/{}?dcPath={}&dsName={}",
-        encoded(path, "/"),
-        encoded(datacenter.trim_matches('/'), ""),
-        encoded(datastore, "")
+        utf8_percent_encode(path, &ENCODED_IN_PATHS),
+        utf8_percent_encode(datacenter.trim_matches('/'), &ENCODED),
+        utf8_percent_encode(datastore, &ENCODED)
     )
-}
-
-/// Percent-encodes what has a meaning in a URL, except for `plain`.
-fn encoded(text: &str, plain: &str) -> String {
-    let mut url = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric()
-            || b"-._~".contains(&byte)
-            || plain.as_bytes().contains(&byte)
-        {
-            url.push(byte.into());
-        } else {
-            // A String takes everything that is written to it.
-            write!(url, "%{byte:02X}").unwrap_or_default();
-        }
-    }
-    url
 }

@@ -137,7 +137,10 @@ impl FromXml for bool {
         match text.trim() {
             "true" | "1" => Ok(true),
             "false" | "0" => Ok(false),
-            other => Err(reader.malformed(format!("{}: {other:?} is no boolean", element.name()))),
+            other => {
+                Err(reader
+                    .malformed(format!("{}: {other:?} is not a valid boolean", element.name())))
+            }
         }
     }
 }

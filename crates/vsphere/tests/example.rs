@@ -125,6 +125,21 @@ async fn it_prints_the_machines_with_zone_host_and_addresses() {
 }
 
 #[tokio::test]
+async fn a_thumbprint_is_enough_where_there_are_no_authorities() {
+    let (example, vcenter) = (Example::build(), vcenter().await);
+    let alone = |arguments: &[&str]| {
+        let mut command = example.command(vcenter.url(), CPI, arguments);
+        command.env("SSL_CERT_FILE", "/dev/null").env("SSL_CERT_DIR", "/nowhere");
+        let output = command.output().unwrap();
+        (output.status.success(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (succeeded, said) = alone(&["--thumbprint", vcenter.thumbprint_sha256()]);
+    assert!(succeeded, "{said}");
+    let (succeeded, said) = alone(&[]);
+    assert!(!succeeded && said.contains("give a CA file or a thumbprint"), "{said}");
+}
+
+#[tokio::test]
 async fn it_follows_what_changes() {
     let (example, vcenter) = (Example::build(), vcenter().await);
     let command = example.command(vcenter.url(), CPI, &["--watch", "--ca", authority(&vcenter)]);
@@ -156,7 +171,7 @@ async fn each_mistake_has_a_message_of_its_own_with_its_remedy() {
 
     let expected: [(&str, &[&str]); 5] = [
         (&host, &["vcenter.invalid cannot be found", "check its spelling", "DNS"]),
-        (&port, &["nobody answers", "check host and port", "443"]),
+        (&port, &["no server answers", "check host and port", "443"]),
         (&thumbprint, &["is not trusted", "set the thumbprint to", vcenter.thumbprint_sha256()]),
         (&password, &["refused the login of administrator@vsphere.local", "VSPHERE_PASSWORD"]),
         (

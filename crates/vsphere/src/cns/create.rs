@@ -75,7 +75,7 @@ pub enum Content {
 }
 
 impl NewVolume {
-    /// A volume that may be anywhere, with nothing else said about it.
+    /// A volume on any datastore, without policy and metadata.
     pub fn new(name: &str, content: Content) -> Self {
         Self {
             name: name.to_owned(),

@@ -14,7 +14,7 @@ use crate::{
     xml::Malformed,
 };
 
-/// What an operation tells of one volume.
+/// The result of an operation for one volume.
 pub trait Outcome: Sized {
     /// Reads a result; the cause of the failure if it holds a fault, or not what it should.
     fn read(result: AnyCnsVolumeOperationResult) -> Result<Self, Cause>;
@@ -32,10 +32,13 @@ pub struct Created {
     pub volume: CnsVolumeId,
     /// Its name.
     pub name: Option<String>,
-    /// Where it is, if the server says; those before 7.0U2 do not.
+    /// Where it is, if the server reports it; those before 7.0U2 do not.
     pub datastore: Option<Ref<Datastore>>,
     /// The datastores that CNS looked at, with the reasons against those that it did not take.
     pub placements: Vec<CnsPlacementResult>,
+    /// Whether a volume with the id that the caller chose was there before: by an earlier attempt, unless ids are
+    /// chosen twice. Its size and policy need not be those of this attempt.
+    pub existed: bool,
 }
 
 /// A disk that is a volume now.
@@ -53,6 +56,10 @@ pub struct Attached {
     /// The disk's UUID, under which the guest finds it.
     pub disk_uuid: String,
 }
+
+/// A volume that its VM does not have any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Detached;
 
 /// A snapshot that was taken.
 #[derive(Debug, Clone, PartialEq)]
@@ -82,6 +89,18 @@ impl Outcome for () {
     }
 }
 
+impl Outcome for Detached {
+    fn read(result: AnyCnsVolumeOperationResult) -> Result<Self, Cause> {
+        match fault_of(&result).filter(|fault| fault.find("InvalidDeviceSpec").is_some()) {
+            Some(fault) => Err(Cause::NotDetached {
+                fault: Box::new(fault.clone()),
+                why: "a snapshot of the VM contains the disk: delete the snapshot",
+            }),
+            None => sound(result).map(|_| Self),
+        }
+    }
+}
+
 impl Outcome for Synced {
     fn read(result: AnyCnsVolumeOperationResult) -> Result<Self, Cause> {
         sound(result).map(|_| Self)
@@ -95,11 +114,21 @@ impl Outcome for Synced {
 impl Outcome for Created {
     fn read(result: AnyCnsVolumeOperationResult) -> Result<Self, Cause> {
         let AnyCnsVolumeOperationResult::CnsVolumeCreateResult(created) = result else {
-            // Servers may say a mere fault.
+            // Servers may answer with a mere fault.
             return Err(sound(result).err().unwrap_or_else(|| other("CnsVolumeCreateResult")));
         };
         let placements = created.placement_results;
         if let Some(fault) = created.fault.map(Box::new) {
+            if let Some(volume) = existing(&fault, created.volume_id) {
+                let datastore = fault.field("datastore").map(Ref::new);
+                return Ok(Self {
+                    volume,
+                    name: created.name,
+                    datastore,
+                    placements,
+                    existed: true,
+                });
+            }
             let unplaced =
                 placements.iter().any(|placement| !placement.placement_faults.is_empty());
             return Err(if unplaced {
@@ -111,7 +140,7 @@ impl Outcome for Created {
         let volume = created.volume_id.filter(is_named).ok_or_else(|| other("a volume id"))?;
         let taken = placements.iter().find(|placement| placement.placement_faults.is_empty());
         let datastore = taken.map(|placement| placement.datastore.clone());
-        Ok(Self { volume, name: created.name, datastore, placements })
+        Ok(Self { volume, name: created.name, datastore, placements, existed: false })
     }
 }
 
@@ -196,6 +225,12 @@ impl Outcome for CnsQueryResult {
             _ => Err(other("CnsAsyncQueryResult")),
         }
     }
+}
+
+/// The volume that has the chosen id already.
+fn existing(fault: &Fault, volume: Option<CnsVolumeId>) -> Option<CnsVolumeId> {
+    let exists = fault.find("CnsVolumeAlreadyExistsFault")?;
+    exists.field("volumeId.id").map(CnsVolumeId::from).or(volume).filter(is_named)
 }
 
 fn is_named(volume: &CnsVolumeId) -> bool {

@@ -1,6 +1,6 @@
 //! Finding volumes: filters, pages, and how many ids a server takes at once.
 //!
-//! A listing of several pages is no picture of one moment: volumes that come or go meanwhile may be missing.
+//! The pages of a listing are not of one moment: volumes that come or go meanwhile may be missing.
 
 use std::collections::VecDeque;
 
@@ -22,7 +22,7 @@ const PAGE: i64 = 500;
 /// More ids in one filter are refused.
 const MOST_IDS: usize = 1000;
 
-/// A part of a volume that a query can tell. The id is always told.
+/// A part of a volume that a query can return. The id is always returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Select {
     /// Who uses it.
@@ -45,7 +45,7 @@ pub enum Select {
     Health,
 }
 
-/// Everything that a query can tell.
+/// Everything that a query can return.
 pub const ALL: &[Select] = &[
     Select::Metadata,
     Select::DatastoreUrl,
@@ -79,8 +79,8 @@ fn selection(wanted: &[Select]) -> CnsQuerySelection {
 }
 
 impl Volumes<'_> {
-    /// The volumes that pass a filter, page by page. Nothing is sent before the first page is asked for.
-    /// Servers before 7.0U3 tell everything, whatever is wanted.
+    /// The volumes that pass a filter, page by page. Nothing is sent before the first page is requested.
+    /// Servers before 7.0U3 return everything.
     pub fn pages(&self, filter: impl Into<AnyCnsQueryFilter>, wanted: &[Select]) -> Pages {
         Pages::new(self.connection, filter.into(), wanted)
     }
@@ -114,14 +114,13 @@ impl Volumes<'_> {
     }
 
     /// All volumes that pass a filter, in one answer however many they are: for little of each, such as
-    /// only the ids, which is what is told if nothing is wanted.
+    /// only the ids, which are all that is returned if nothing is wanted.
     pub async fn list_at_once(
         &self,
         filter: &CnsQueryFilter,
         wanted: &[Select],
     ) -> Result<Vec<CnsVolume>, Error> {
-        self.require(CnsQueryAllVolume::NAME, plain_needs(filter)).await?;
-        let release = self.connection.established().await?.release;
+        let release = self.require(CnsQueryAllVolume::NAME, plain_needs(filter)).await?;
         let mut selection = selection(wanted);
         if !release.knows(VSAN_7_0) {
             selection.names.retain(|name| name != Select::Health.name());

@@ -31,7 +31,7 @@ impl Volumes<'_> {
         self.start(&CnsCreateSnapshots { snapshot_specs: specs.to_vec() }, volumes).await
     }
 
-    /// Deletes snapshots. One that does not exist is [`Error::NotFound`].
+    /// Deletes snapshots. One that does not exist is [`Remedy::NotFound`](crate::error::Remedy::NotFound).
     pub async fn delete_snapshots(
         &self,
         specs: &[CnsSnapshotDeleteSpec],
@@ -40,7 +40,7 @@ impl Volumes<'_> {
         self.start(&CnsDeleteSnapshots { snapshot_delete_specs: specs.to_vec() }, volumes).await
     }
 
-    /// Every snapshot that CNS knows, page by page. Nothing is sent before the first page is asked for.
+    /// Every snapshot that CNS knows, page by page. Nothing is sent before the first page is requested.
     pub fn snapshots(&self) -> SnapshotPages {
         SnapshotPages::new(self.connection, None)
     }

@@ -18,12 +18,12 @@ fn the_header_has_session_operation_and_security_in_this_order() {
         security: Some("<wsse:Security/>"),
     };
     let on = Ref::<ServiceInstance>::new("ServiceInstance");
-    let text = request(header, Release::OLDEST, Service::Vim, &on, &CurrentTime {});
+    let text = request(header, Release::OLDEST, Service::Pbm, &on, &CurrentTime {});
     let expected = "<soapenv:Header><vcSessionCookie>cookie &amp; more</vcSessionCookie>\
                     <operationID>a&lt;b</operationID><wsse:Security/></soapenv:Header><soapenv:Body ";
     assert!(text.contains(expected), "{text}");
     let text = envelope(Header::default(), "<x/>");
-    assert!(text.contains("<soapenv:Header></soapenv:Header><soapenv:Body><x/>"), "{text}");
+    assert!(text.contains("XMLSchema\"><soapenv:Body><x/>"), "{text}");
 }
 
 #[test]
@@ -40,7 +40,7 @@ fn services_that_do_not_look_at_cookies_find_the_session_in_the_envelope() {
 
 #[test]
 fn the_action_names_the_version_that_the_server_shall_speak() {
-    let action = |service: Service| service.action(Release::OLDEST);
+    let action = |service: Service| service.action(|line| Release::OLDEST.version(line).to_owned());
     assert_eq!(action(Service::Vim), "urn:vim25/6.7.3");
     assert_eq!(action(Service::Cns), "urn:vsan/vSAN 6.7U3");
     assert_eq!(
@@ -48,4 +48,14 @@ fn the_action_names_the_version_that_the_server_shall_speak() {
         ("/sdk", action(Service::Cns))
     );
     assert_eq!(action(Service::Sso), "urn:sso/version2");
+}
+
+#[test]
+fn the_administration_of_sso_gets_no_header_without_a_namespace() {
+    let header = Header { operation: "op", session: Some("cookie"), security: None };
+    let on = Ref::<ServiceInstance>::new("ServiceInstance");
+    let text = request(header, Release::OLDEST, Service::Sso, &on, &CurrentTime {});
+    assert!(!text.contains("Header"), "{text}");
+    let text = request(header, Release::OLDEST, Service::Cns, &on, &CurrentTime {});
+    assert!(text.contains("<operationID>op</operationID>") && !text.contains("cookie"), "{text}");
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Release, Since};
+use super::{Line, Release, Since, Version};
 use crate::{
     reference::Ref,
     soap::preview,
@@ -26,27 +26,30 @@ const RELEASES: [(&str, &[&str], &[&str]); 5] = [
 fn release(name: &str) -> Release {
     let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
     let (_, vim, vsan) = RELEASES.iter().find(|(release, ..)| *release == name).unwrap();
-    Release::listed(&owned(vim), &owned(vsan))
+    let chosen =
+        [Version::newest(Line::Vim, &owned(vim)), Version::newest(Line::Vsan, &owned(vsan))];
+    chosen.iter().flatten().fold(Release::OLDEST, Release::with)
 }
 
 #[test]
 fn a_server_gets_the_newest_version_that_it_lists_and_our_tables_know() {
-    let actions = RELEASES.map(|(name, ..)| (release(name).vim(), release(name).vsan()));
-    let expected = [
-        ("6.7.3", "vSAN 6.7U3"),
-        ("7.0.3.0", "vSAN 7.0U3"),
-        // The document names a version that no table has.
-        ("8.0.3.0", "8.0.0.4"),
-        ("9.0.0.0", "9.0.0.0"),
-        ("9.1.0.0", "9.1.0.0"),
-    ];
-    assert_eq!(actions, expected);
-    // Newer, stranger and older ones than we know.
-    let of = |vim: &str, vsan: &str| Release::listed(&[vim.to_owned()], &[vsan.to_owned()]);
-    assert_eq!(of("10.2.0.0", "11.0"), Release::NEWEST);
-    assert_eq!(of("next", "vSAN 12"), Release::OLDEST);
-    assert_eq!(of("5.5", "6.6"), Release::OLDEST);
-    assert_eq!(Release::listed(&[], &[]), Release::OLDEST);
+    let name = |line, listed: &[&str]| {
+        let listed: Vec<String> = listed.iter().map(|name| (*name).to_owned()).collect();
+        Version::newest(line, &listed).map(|version| version.name)
+    };
+    for (release, vim, vsan) in RELEASES {
+        // The first is the newest; for 8.0U3 the document of vSAN names one that no table has.
+        assert_eq!(name(Line::Vim, vim).as_deref(), Some(vim[0]), "{release}");
+        assert_eq!(name(Line::Vsan, vsan).as_deref(), Some(vsan[0]), "{release}");
+    }
+    assert_eq!(release("8.0U3").version(Line::Vsan), "8.0.0.4", "fields are those of the tables");
+    // A server that is newer than the tables is called in a version that it lists, too.
+    let newer = ["10.2.0.0", "8.0.2.0", "7.0.3.0"];
+    assert_eq!(name(Line::Vim, &newer).as_deref(), Some("8.0.2.0"));
+    for unknown in ["10.2.0.0", "next", "5.5"] {
+        assert_eq!(name(Line::Vim, &[unknown]), None);
+    }
+    assert_eq!(name(Line::Vsan, &["11.0", "vSAN 12", "6.6"]), None);
 }
 
 fn text(text: &str) -> Option<String> {
@@ -338,5 +341,5 @@ fn the_histories_are_those_of_the_simulator() {
 fn a_version_says_its_name() {
     let since = crate::types::versions::VSAN_7_0U3;
     assert_eq!(since.to_string(), "vSAN API vSAN 7.0U3");
-    assert_eq!(Since::new(super::Line::Vim, usize::MAX).to_string(), "vCenter API unknown");
+    assert_eq!(Since::new(Line::Vim, usize::MAX).to_string(), "vCenter API unknown");
 }

@@ -57,7 +57,7 @@ macro_rules! data {
     };
 }
 
-/// A field whose type has subtypes: an enum over those we know, told apart by `xsi:type`, which is always
+/// A field whose type has subtypes: an enum over those we know, distinguished by `xsi:type`, which is always
 /// written. A subtype that we do not know keeps its name and the fields of the base.
 macro_rules! family {
     ($($(#[$meta:meta])* $name:ident of $base:ident $(default $default:ident)? { $($variant:ident),* $(,)? })*) => { $(

@@ -1,6 +1,6 @@
 //! The pull reader: one element at a time, no tree.
 //!
-//! What a type does not take from an element is skipped when its parent asks for the next child, so that
+//! What a type does not take from an element is skipped when the next child of its parent is read, so that
 //! elements of newer servers cannot break the reading of older fields.
 
 use std::borrow::Cow;
@@ -143,7 +143,7 @@ impl<'a> Reader<'a> {
         Ok((text, children))
     }
 
-    /// The element as text, tags included, to be read by somebody else.
+    /// The element as text, tags included, to be read later.
     pub(crate) fn fragment(&mut self, of: &Element<'_>) -> Result<String, Malformed> {
         let name = of.start.name();
         let inner =
@@ -186,7 +186,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The parser looks at attributes only when asked. A type that cannot be read must not be no type.
+/// The parser reads attributes lazily. A type that cannot be read must not count as absent.
 fn broken_attribute(start: &BytesStart<'_>) -> Option<String> {
     let mut attributes = start.attributes();
     attributes.with_checks(false).find_map(|attribute| match attribute {
@@ -210,7 +210,7 @@ impl Element<'_> {
         self.start.local_name().into_inner()
     }
 
-    /// What `xsi:type` says, without prefixes; servers differ in the prefix they bind.
+    /// The value of `xsi:type` without prefixes; servers differ in the prefix they bind.
     pub fn xsi_type(&self) -> Option<Cow<'_, str>> {
         let declared = self.attribute(|key| is_qualified(key, "type"))?;
         Some(match declared {
@@ -224,7 +224,7 @@ impl Element<'_> {
         self.attribute(|key| key == "type")
     }
 
-    /// Whether the element says that it has no value.
+    /// Whether the element is nil.
     pub(crate) fn is_nil(&self) -> bool {
         let nil = self.attribute(|key| is_qualified(key, "nil"));
         nil.is_some_and(|value| value == "true" || value == "1")

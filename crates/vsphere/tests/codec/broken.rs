@@ -113,7 +113,7 @@ fn numbers_booleans_and_times_that_are_none_are_errors_that_name_the_element() {
     }
     refused::<i64>("<v>9223372036854775808</v>");
     for text in ["", "TRUE", "yes", "2", "tru e"] {
-        assert!(refused::<bool>(&format!("<v>{text}</v>")).contains("is no boolean"));
+        assert!(refused::<bool>(&format!("<v>{text}</v>")).contains("is not a valid boolean"));
     }
     for text in ["", "yesterday", "2026-13-01T00:00:00Z", "2026-02-30T00:00:00Z", "25:00:00"] {
         assert!(refused::<Timestamp>(&format!("<v>{text}</v>")).contains(": v: "), "{text}");

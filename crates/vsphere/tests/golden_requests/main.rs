@@ -107,7 +107,8 @@ fn our_requests_are_those_of_govmomi() {
             theirs.retain(|of| of.trim() != *line);
         }
         let (our_header, request) = normal::without_header(&normal::normalised(&request));
-        if header.iter().any(|line| line.contains("vcSessionCookie")) {
+        // Security headers are made by sts, and compared there.
+        if header.iter().all(|line| !line.contains("Security")) {
             assert_eq!(our_header, header, "{name}");
         }
         problems.extend(differences(name, &theirs, &request, &mut used));

@@ -1,6 +1,6 @@
 //! Storage policies.
 
-use vsphere::error::Error;
+use vsphere::error::{Error, Remedy};
 
 use crate::{
     cns::datastore,
@@ -29,7 +29,7 @@ async fn a_misspelt_policy_is_answered_with_the_names_most_like_it() {
     let connection = connect(&vcenter, CSI);
     let policies = connection.policies().await.unwrap();
     let error = policies.id_of("Glod").await.unwrap_err();
-    assert!(matches!(error, Error::NotFound(_)), "{error}");
+    assert!(matches!(error, Error { remedy: Remedy::NotFound { .. }, .. }), "{error}");
     let text = error.to_string();
     assert!(
         text.contains(r#"no storage policy "Glod"; the most similar names are ["gold", "#),
@@ -56,6 +56,6 @@ async fn datastores_that_do_not_satisfy_a_policy_come_with_the_reason() {
     let nothing = policies.compatibility(GOLD, &[]).await.unwrap();
     assert!(nothing.compatible.is_empty() && nothing.incompatible.is_empty());
     let error = policies.compatibility("unknown", &among).await.unwrap_err();
-    assert!(matches!(error, Error::Invalid { .. }), "{error}");
+    assert!(matches!(error, Error { remedy: Remedy::Invalid { .. }, .. }), "{error}");
     connection.close().await;
 }

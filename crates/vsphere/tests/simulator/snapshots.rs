@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use lab::vcenter::{Fault, Moment};
 use vsphere::{
     cns::{Content, NewVolume},
-    error::Error,
+    error::{Error, Remedy},
     types::{
         CnsSnapshot, CnsSnapshotCreateSpec, CnsSnapshotDeleteSpec, CnsSnapshotId, CnsVolumeId,
     },
@@ -42,7 +42,7 @@ async fn live(release: &str) {
     let two = volume(&connection, "pvc-2").await;
     let specs = [of(&one), of(&UNKNOWN.into()), of(&two), of(&one)];
     let taken = volumes.create_snapshots(&specs).await.unwrap().wait(LIMIT).await.unwrap();
-    assert!(matches!(taken[1], Err(Error::NotFound(_))), "{taken:?}");
+    assert!(matches!(taken[1], Err(Error { remedy: Remedy::NotFound { .. }, .. })), "{taken:?}");
     let taken: Vec<_> = taken.into_iter().flatten().collect();
     let owners: Vec<_> = taken.iter().map(|taken| &taken.snapshot.volume_id).collect();
     assert_eq!(owners, [&one, &two, &one]);
@@ -75,7 +75,10 @@ async fn live(release: &str) {
     let specs = [gone(first), missing, gone(&taken[2].snapshot)];
     let deleted = volumes.delete_snapshots(&specs).await.unwrap().wait(LIMIT).await.unwrap();
     assert_eq!(deleted[0].as_ref().unwrap().snapshot.as_ref(), Some(&first.snapshot_id));
-    assert!(matches!(deleted[1], Err(Error::NotFound(_))), "{deleted:?}");
+    assert!(
+        matches!(deleted[1], Err(Error { remedy: Remedy::NotFound { .. }, .. })),
+        "{deleted:?}"
+    );
     assert!(deleted[2].is_ok(), "{deleted:?}");
     volumes.delete(&one, true).await.unwrap().wait(LIMIT).await.unwrap();
     connection.close().await;
@@ -125,9 +128,9 @@ async fn snapshots_are_listed_page_by_page() {
     assert_eq!(found, made);
 
     let page = volumes.snapshots_of(&UNKNOWN.into()).next_page(LIMIT).await.unwrap().unwrap();
-    assert!(matches!(page[..], [Err(Error::NotFound(_))]), "{page:?}");
+    assert!(matches!(page[..], [Err(Error { remedy: Remedy::NotFound { .. }, .. })]), "{page:?}");
     let error = volumes.snapshot(&one, &UNKNOWN.into(), LIMIT).await.unwrap_err();
-    assert!(matches!(error, Error::NotFound(_)), "{error}");
+    assert!(matches!(error, Error { remedy: Remedy::NotFound { .. }, .. }), "{error}");
     let three = volume(&connection, "pvc-3").await;
     assert!(volumes.snapshots_of(&three).next_page(LIMIT).await.unwrap().is_none());
     connection.close().await;

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use vsphere::{
-    error::Error,
+    error::{Error, Remedy},
     vslm::{condition, file_url},
 };
 
@@ -27,9 +27,9 @@ async fn a_plain_disk_becomes_a_first_class_disk_once() {
 
         let nowhere = file_url("vcenter", "/dc-1", "shared-1", "nowhere/disk.vmdk");
         let error = disks.register(&nowhere, None).await.unwrap_err();
-        assert!(matches!(error, Error::NotFound(_)), "{error}");
+        assert!(matches!(error, Error { remedy: Remedy::NotFound { .. }, .. }), "{error}");
         let error = disks.read("00000000-0000-4000-8000-000000000000").await.unwrap_err();
-        assert!(matches!(error, Error::NotFound(_)), "{error}");
+        assert!(matches!(error, Error { remedy: Remedy::NotFound { .. }, .. }), "{error}");
         connection.close().await;
     }
 }

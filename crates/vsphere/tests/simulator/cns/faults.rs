@@ -6,7 +6,7 @@ use futures::future::try_join_all;
 use lab::vcenter::{Fault, Moment};
 use vsphere::{
     cns::{ALL, Attached, Content, Created, NewVolume, Select},
-    error::{Cause, Error},
+    error::{Cause, Error, Missing, Remedy},
     reference::Ref,
     types::{
         CnsKubernetesQueryFilter, CnsQueryFilter, CnsVolumeAttachDetachSpec, CnsVolumeId,
@@ -18,7 +18,7 @@ use super::{GOLD, UNKNOWN, count, datastore, metadata, vm, volume};
 use crate::site::{CPI, CSI, LIMIT, NOBODY, administrator, connect, vcenter, vcenter_of};
 
 fn too_old(error: &Error) -> bool {
-    matches!(error, Error::Refused(failure) if matches!(failure.cause, Cause::TooOld(_)))
+    error.remedy == Remedy::Refused && matches!(error.failure().cause, Cause::TooOld(_))
 }
 
 #[tokio::test]
@@ -37,9 +37,12 @@ async fn a_batch_answers_for_every_volume_in_its_order() {
     let batch = volumes.attach(&specs).await.unwrap();
     let results = batch.wait(LIMIT).await.unwrap();
     assert!(results[0].is_ok(), "{results:?}");
-    assert!(matches!(results[1], Err(Error::NotFound(_))), "{results:?}");
+    assert!(
+        matches!(results[1], Err(Error { remedy: Remedy::NotFound { .. }, .. })),
+        "{results:?}"
+    );
     assert!(results[2].is_ok(), "{results:?}");
-    assert!(matches!(results[3], Err(Error::InUse(_))), "{results:?}");
+    assert!(matches!(results[3], Err(Error { remedy: Remedy::InUse, .. })), "{results:?}");
     assert_eq!(count(&vcenter, "CnsAttachVolume").await, 1);
 
     // What the task said can be heard again, in another order, by somebody who knows only its id.
@@ -49,14 +52,17 @@ async fn a_batch_answers_for_every_volume_in_its_order() {
     let resumed = other.volumes().resume_batch::<Attached>(task, &order);
     let again = resumed.wait(LIMIT).await.unwrap();
     assert_eq!(again[0].as_ref().unwrap(), results[2].as_ref().unwrap());
-    assert!(matches!(again[1], Err(Error::NotFound(_))));
+    assert!(matches!(again[1], Err(Error { remedy: Remedy::NotFound { .. }, .. })));
     assert_eq!(again[2].as_ref().unwrap(), results[0].as_ref().unwrap());
 
     let detached = volumes.detach(&specs[..3]).await.unwrap().wait(LIMIT).await.unwrap();
     assert!(detached[0].is_ok() && detached[2].is_ok(), "{detached:?}");
-    assert!(matches!(detached[1], Err(Error::NotFound(_))), "{detached:?}");
+    assert!(
+        matches!(detached[1], Err(Error { remedy: Remedy::NotFound { .. }, .. })),
+        "{detached:?}"
+    );
     let twice = volumes.detach(&specs[..1]).await.unwrap().wait(LIMIT).await.unwrap();
-    assert!(matches!(twice[0], Err(Error::NotFound(_))), "{twice:?}");
+    assert!(matches!(twice[0], Err(Error { remedy: Remedy::NotFound { .. }, .. })), "{twice:?}");
     other.close().await;
     connection.close().await;
 }
@@ -74,19 +80,19 @@ async fn a_fault_in_a_result_is_the_volumes_and_a_fault_of_the_task_is_everybody
     vcenter.control().fail(&fault).await.unwrap();
     let results = volumes.attach(&specs).await.unwrap().wait(LIMIT).await.unwrap();
     let error = results[0].as_ref().unwrap_err();
-    assert!(matches!(error, Error::Refused(_)), "{error}");
+    assert!(matches!(error, Error { remedy: Remedy::Refused, .. }), "{error}");
     assert!(error.to_string().contains("CnsAttachVolume: CnsFault"), "{error}");
     assert!(error.to_string().contains("the moon is wrong"), "{error}");
 
     let fault = Fault { at: Moment::Task, ..Fault::next("CnsAttachVolume", "TaskInProgress") };
     vcenter.control().fail(&fault).await.unwrap();
     let error = volumes.attach(&specs).await.unwrap().wait(LIMIT).await.unwrap_err();
-    assert!(matches!(error, Error::Busy(_)), "{error}");
+    assert!(matches!(error, Error { remedy: Remedy::Busy, .. }), "{error}");
     assert!(error.to_string().contains("CnsAttachVolume"), "{error}");
 
     vcenter.control().fail(&Fault::next("CnsAttachVolume", "HostNotConnected")).await.unwrap();
     let error = volumes.attach(&specs).await.unwrap_err();
-    assert!(matches!(error, Error::Retry(_)), "{error}");
+    assert!(matches!(error, Error { remedy: Remedy::Retry, .. }), "{error}");
 
     // One result for two volumes: nobody knows how the second one is.
     let specs = [specs[0].clone(), specs[0].clone()];
@@ -94,9 +100,9 @@ async fn a_fault_in_a_result_is_the_volumes_and_a_fault_of_the_task_is_everybody
     vcenter.control().fail(&fault).await.unwrap();
     let batch = volumes.attach(&specs).await.unwrap();
     let results = batch.wait(LIMIT).await.unwrap();
-    assert!(matches!(results[0], Err(Error::Refused(_))), "{results:?}");
+    assert!(matches!(results[0], Err(Error { remedy: Remedy::Refused, .. })), "{results:?}");
     match &results[1] {
-        Err(Error::Unfinished { task, .. }) => assert_eq!(task, batch.task()),
+        Err(Error { remedy: Remedy::Unfinished { task }, .. }) => assert_eq!(task, batch.task()),
         other => panic!("{other:?}"),
     }
     connection.close().await;
@@ -109,16 +115,16 @@ async fn what_is_unknown_or_in_use_or_too_large_says_so() {
     let volumes = connection.volumes();
     let unknown = CnsVolumeId::from(UNKNOWN);
     let error = volumes.delete(&unknown, true).await.unwrap().wait(LIMIT).await.unwrap_err();
-    assert!(matches!(error, Error::NotFound(_)), "{error}");
+    assert!(matches!(error, Error { remedy: Remedy::NotFound { .. }, .. }), "{error}");
     let error = volumes.extend(&unknown, 128).await.unwrap().wait(LIMIT).await.unwrap_err();
-    assert!(matches!(error, Error::NotFound(_)), "{error}");
+    assert!(matches!(error, Error { remedy: Remedy::NotFound { .. }, .. }), "{error}");
     let disks = volumes.disks(&[unknown]).await.unwrap().wait(LIMIT).await.unwrap();
-    assert!(matches!(disks[0], Err(Error::NotFound(_))), "{disks:?}");
+    assert!(matches!(disks[0], Err(Error { remedy: Remedy::NotFound { .. }, .. })), "{disks:?}");
 
     let id = volume(&connection, "pvc-1").await;
     let error = volumes.extend(&id, 1).await.unwrap().wait(LIMIT).await.unwrap_err();
     match &error {
-        Error::Invalid { field, .. } => {
+        Error { remedy: Remedy::Invalid { field }, .. } => {
             assert_eq!(field.as_deref(), Some("extendSpecs.capacityInMb"));
         }
         other => panic!("{other}"),
@@ -126,11 +132,11 @@ async fn what_is_unknown_or_in_use_or_too_large_says_so() {
     let attach = [CnsVolumeAttachDetachSpec::new(&id, &vm(&connection, "node-1").await)];
     volumes.attach(&attach).await.unwrap().wait(LIMIT).await.unwrap().remove(0).unwrap();
     let error = volumes.delete(&id, true).await.unwrap().wait(LIMIT).await.unwrap_err();
-    assert!(matches!(error, Error::InUse(_)), "{error}");
+    assert!(matches!(error, Error { remedy: Remedy::InUse, .. }), "{error}");
     let gone = [CnsVolumeAttachDetachSpec::new(&id, &Ref::new("vm-424242"))];
     let powerful = administrator(&vcenter);
     let error = powerful.volumes().attach(&gone).await.unwrap_err();
-    assert!(matches!(error, Error::NotFound(_)), "{error}");
+    assert!(matches!(error, Error { remedy: Remedy::NotFound { .. }, .. }), "{error}");
     powerful.close().await;
 
     vcenter.control().free_space("shared-1", 32 << 20).await.unwrap();
@@ -140,9 +146,9 @@ async fn what_is_unknown_or_in_use_or_too_large_says_so() {
         ..NewVolume::block("pvc-2", 64)
     };
     let error = volumes.create(&wanted).await.unwrap().wait(LIMIT).await.unwrap_err();
-    assert!(matches!(error, Error::NoSpace(_)), "{error}");
+    assert!(matches!(error, Error { remedy: Remedy::NoSpace, .. }), "{error}");
     let error = volumes.extend(&id, 1024).await.unwrap().wait(LIMIT).await.unwrap_err();
-    assert!(matches!(error, Error::NoSpace(_)), "{error}");
+    assert!(matches!(error, Error { remedy: Remedy::NoSpace, .. }), "{error}");
     connection.close().await;
 }
 
@@ -182,7 +188,7 @@ async fn a_missing_privilege_is_named_with_its_object() {
     };
     let error = connection.volumes().create(&wanted).await.unwrap_err();
     match &error {
-        Error::NoPermission { object, privilege, .. } => {
+        Error { remedy: Remedy::NoPermission { object, privilege }, .. } => {
             assert_eq!(object.as_ref().unwrap().value(), local.value());
             assert_eq!(privilege.as_deref(), Some("Datastore.FileManagement"));
         }
@@ -190,13 +196,13 @@ async fn a_missing_privilege_is_named_with_its_object() {
     }
     let nobody = connect(&vcenter, NOBODY);
     let error = nobody.volumes().create(&wanted).await.unwrap_err();
-    assert!(matches!(error, Error::NoPermission { .. }), "{error}");
+    assert!(matches!(error, Error { remedy: Remedy::NoPermission { .. }, .. }), "{error}");
     nobody.close().await;
     let id = volume(&connection, "pvc-1").await;
     let reader = connect(&vcenter, CPI);
     let error = reader.volumes().read(&[id], ALL).await.unwrap_err();
     match &error {
-        Error::NoPermission { object: Some(object), privilege, .. } => {
+        Error { remedy: Remedy::NoPermission { object: Some(object), privilege }, .. } => {
             assert_eq!(object.kind(), "Folder");
             assert_eq!(privilege.as_deref(), Some("Cns.Searchable"));
         }
@@ -215,7 +221,9 @@ async fn a_deadline_leaves_the_task_and_waiting_goes_on_by_its_id() {
     let started = volumes.create(&wanted).await.unwrap();
     let written_down = started.task().value().to_owned();
     match started.wait(Duration::ZERO).await {
-        Err(Error::Unfinished { task, .. }) => assert_eq!(task.value(), written_down),
+        Err(Error { remedy: Remedy::Unfinished { task }, .. }) => {
+            assert_eq!(task.value(), written_down);
+        }
         other => panic!("{other:?}"),
     }
     // A crash: another connection knows the id only.
@@ -223,7 +231,7 @@ async fn a_deadline_leaves_the_task_and_waiting_goes_on_by_its_id() {
     let created = other.volumes().resume::<Created>(&written_down).wait(LIMIT).await.unwrap();
     assert_eq!(created, started.wait(LIMIT).await.unwrap());
     let lost = other.volumes().resume::<Created>("task-424242").wait(LIMIT).await.unwrap_err();
-    assert!(matches!(lost, Error::Unfinished { .. }), "{lost}");
+    assert!(matches!(lost, Error { remedy: Remedy::Unfinished { .. }, .. }), "{lost}");
     other.close().await;
     connection.close().await;
 }
@@ -303,5 +311,50 @@ async fn what_a_server_is_too_old_for_is_never_sent() {
     for method in ["CnsAttachVolume", "CnsUpdateVolumeMetadata", "CnsRelocateVolume"] {
         assert_eq!(count(&vcenter, method).await, 0, "{method}");
     }
+    connection.close().await;
+}
+
+#[tokio::test]
+async fn a_creation_with_a_chosen_id_can_be_repeated() {
+    let vcenter = vcenter_of("9.1").await;
+    let connection = administrator(&vcenter);
+    let volumes = connection.volumes();
+    let id = CnsVolumeId::from("5e2c1a52-91a5-4b8f-8d3a-0c8f0a6f7b11");
+    let wanted = NewVolume { id: Some(id.clone()), ..NewVolume::block("pvc-9", 64) };
+    let first: Created = volumes.create(&wanted).await.unwrap().wait(LIMIT).await.unwrap();
+    assert_eq!((first.volume, first.existed), (id.clone(), false));
+    let again: Created = volumes.create(&wanted).await.unwrap().wait(LIMIT).await.unwrap();
+    assert_eq!((again.volume, again.existed), (id, true));
+    assert_eq!(again.datastore, first.datastore);
+    connection.close().await;
+}
+
+#[tokio::test]
+async fn a_volume_that_cns_does_not_find_is_detached_only_if_the_vm_does_not_have_it() {
+    let vcenter = vcenter().await;
+    let connection = connect(&vcenter, CSI);
+    let volumes = connection.volumes();
+    let id = volume(&connection, "pvc-1").await;
+    let specs = [CnsVolumeAttachDetachSpec::new(&id, &vm(&connection, "node-1").await)];
+    let detach =
+        async || volumes.detach(&specs).await.unwrap().wait(LIMIT).await.unwrap().remove(0);
+    for answer in ["NotFound", "CnsFault", "InvalidArgument"] {
+        vcenter.control().assume("DetachNotAttached", answer.into()).await.unwrap();
+        let error = detach().await.unwrap_err();
+        let what = Missing::Volume(id.id.clone());
+        assert_eq!(error.remedy, Remedy::NotFound { what }, "{answer}: {error}");
+    }
+    volumes.attach(&specs).await.unwrap().wait(LIMIT).await.unwrap().remove(0).unwrap();
+    let lost = Fault { at: Moment::Result, ..Fault::next("CnsDetachVolume", "NotFound") };
+    vcenter.control().fail(&lost).await.unwrap();
+    let error = detach().await.unwrap_err();
+    assert_eq!(error.remedy, Remedy::Retry, "{error}");
+    assert!(error.to_string().contains("still has the volume"), "{error}");
+    let held = Fault { at: Moment::Result, ..Fault::next("CnsDetachVolume", "InvalidDeviceSpec") };
+    vcenter.control().fail(&held).await.unwrap();
+    let error = detach().await.unwrap_err();
+    assert_eq!(error.remedy, Remedy::Retry, "{error}");
+    assert!(error.to_string().contains("snapshot"), "{error}");
+    detach().await.unwrap();
     connection.close().await;
 }

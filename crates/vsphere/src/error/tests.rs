@@ -1,0 +1,72 @@
+//! Which remedy a fault has.
+
+use std::sync::Arc;
+
+use super::{Cause, Error, Failure, Missing, Remedy};
+use crate::{
+    reference::Ref,
+    soap::{self, Answer},
+};
+
+/// The error of a call that is answered with a fault of this type.
+fn error(name: &str, content: &str) -> Error {
+    let answer = format!(
+        "<Envelope><Body><Fault><faultstring>no</faultstring><detail>\
+         <{name}Fault xmlns:xsi=\"http://www.w3.org/2001/XMLSchema-instance\" xsi:type=\"{name}\">{content}\
+         </{name}Fault></detail></Fault></Body></Envelope>"
+    );
+    let Ok(Answer::Fault(fault)) = soap::answer(&answer, |_, _| Ok(())) else {
+        panic!("not a fault: {answer}")
+    };
+    let vcenter: Arc<str> = "vcenter".into();
+    let cause = Cause::Fault(fault);
+    Error::from(Failure { vcenter, method: "Call", operation: String::new(), cause })
+}
+
+fn wrapping(name: &str, content: &str) -> Error {
+    let cause = format!(
+        "<faultCause><fault xsi:type=\"{name}\">{content}</fault>\
+         <localizedMessage>inside</localizedMessage></faultCause>"
+    );
+    error("CnsFault", &cause)
+}
+
+#[test]
+fn a_lost_session_inside_another_fault_does_not_read_as_wrong_credentials() {
+    assert_eq!(error("NotAuthenticated", "").remedy, Remedy::LoggedOut);
+    assert_eq!(wrapping("NotAuthenticated", "").remedy, Remedy::LoggedOut);
+    assert_eq!(error("InvalidLogin", "").remedy, Remedy::Login);
+    assert_eq!(wrapping("InvalidLogin", "").remedy, Remedy::Refused);
+}
+
+#[test]
+fn what_is_missing_is_named_and_only_by_the_fault_of_the_call_itself() {
+    let host = "<obj type=\"HostSystem\">host-7</obj>";
+    let cases = [
+        ("ManagedObjectNotFound", host, Missing::Object(Ref::with_kind("HostSystem", "host-7"))),
+        ("CnsVolumeNotFoundFault", "<volumeId><id>v</id></volumeId>", Missing::Volume("v".into())),
+        ("CnsSnapshotNotFoundFault", "", Missing::Unnamed),
+        ("FileNotFound", "<file>[ds] a.vmdk</file>", Missing::File("[ds] a.vmdk".into())),
+        ("NotFound", "", Missing::Unnamed),
+    ];
+    for (name, content, what) in cases {
+        assert_eq!(error(name, content).remedy, Remedy::NotFound { what }, "{name}");
+        assert_eq!(wrapping(name, content).remedy, Remedy::Refused, "{name} inside another fault");
+    }
+}
+
+#[test]
+fn a_device_that_cannot_be_accessed_is_not_in_use() {
+    assert_eq!(error("CannotAccessVmDisk", "").remedy, Remedy::Retry);
+    assert_eq!(wrapping("ResourceInUse", "").remedy, Remedy::InUse);
+}
+
+#[test]
+fn the_messages_of_faults_inside_are_shown() {
+    let text = "Attaching mutually shared fcd disks to same VM is not supported.";
+    let content = format!("<faultMessage><key>k</key><message>{text}</message></faultMessage>");
+    let error = wrapping("NotSupported", &content);
+    let shown = error.to_string();
+    assert!(shown.contains("CnsFault: no (Attaching mutually shared"), "{shown}");
+    assert_eq!(error.fault().unwrap().details().collect::<Vec<_>>(), [text]);
+}
