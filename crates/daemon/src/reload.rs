@@ -1,17 +1,18 @@
 //! Values that follow their source: files, directories and a Secret.
 //!
-//! A source that changes is read and parsed again; whoever holds the value's receiver gets the new one. What
-//! does not parse keeps the old value and says so, in the log and in [`Followed::refusal`].
+//! A source that changes is read and parsed again, and the holders of [`Followed`] are woken. A source that
+//! is absent or invalid is a state like any other, beside which the last good value is kept. Rewriting a
+//! source with the same bytes is not a change.
 //!
-//! Files are looked at once a second. Kubernetes swaps mounts of ConfigMaps and Secrets by renaming a link
-//! two levels above the file, and file systems on a network tell nobody about changes: a look at what the
-//! path leads to sees both, inotify sees neither without watching every level and adding watches anew. A few
-//! calls of `stat` a second cost nothing. A Secret is followed by a watch of that one object, so that a role
-//! which names it suffices.
+//! Files are checked once a second. Kubernetes swaps mounts of ConfigMaps and Secrets by renaming a link two
+//! levels above the file, and network file systems report no changes: `stat` on the path sees both, inotify
+//! sees neither without watching every level. A Secret is followed by a watch of that one object, so that a
+//! role which names it suffices.
 
 use std::{
     collections::BTreeMap,
-    fs, io,
+    convert::Infallible,
+    fmt, fs, io,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     sync::Arc,
@@ -24,9 +25,10 @@ use kube::{
     Api, Client,
     runtime::{
         WatchStreamExt,
-        watcher::{self, Event, watcher},
+        watcher::{Event, watcher},
     },
 };
+use sha2::{Digest, Sha256};
 use tokio::{
     sync::watch,
     time::{MissedTickBehavior, interval},
@@ -34,144 +36,237 @@ use tokio::{
 use tracing::{info, warn};
 
 use crate::{
-    pauses::Pauses,
+    client,
     permissions::{Permission, Scope},
     supervise::{Chain, Shutdown},
 };
 
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const CHECK_EVERY: Duration = Duration::from_secs(1);
 
-/// The contents of files by their paths.
+/// The contents of files by their paths; a path that does not exist is left out.
 pub type Contents = BTreeMap<PathBuf, Vec<u8>>;
 
 /// A value that follows its source.
-#[derive(Clone, Debug)]
-pub struct Followed<T> {
-    /// The value that is in force.
-    pub value: watch::Receiver<T>,
-    /// Why the source's current state was refused; `None` while the value is what the source says.
-    pub refusal: watch::Receiver<Option<String>>,
+#[derive(Debug)]
+pub struct Followed<T, E> {
+    source: Arc<str>,
+    state: watch::Receiver<State<T, E>>,
 }
 
-/// The sources cannot be used at the start, when there is no older value to keep.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+/// What is known of a source.
+#[derive(Debug)]
+pub struct State<T, E> {
+    /// The last good value; kept while there is a problem.
+    pub value: Option<Arc<T>>,
+    /// Why the source cannot be used as it is now.
+    pub problem: Option<Problem<E>>,
+}
+
+/// Why a source cannot be used.
+#[derive(Debug)]
+pub enum Problem<E> {
+    /// The API server has not answered yet.
+    Unread,
+    /// The Secret, or every one of the paths, does not exist.
+    Absent,
+    /// Reading failed.
+    Unreadable(String),
+    /// The parser refused the contents.
+    Invalid(Arc<E>),
+}
+
+/// A source has no good value yet.
+#[derive(Debug, thiserror::Error)]
 #[error("{source_name} cannot be used: {problem}")]
-pub struct Unusable {
+pub struct Unusable<E: fmt::Display> {
     /// Which source.
-    pub source_name: String,
+    pub source_name: Arc<str>,
     /// What is wrong with it.
-    pub problem: String,
+    pub problem: Problem<E>,
 }
 
-/// Files that are looked at again and again.
-pub struct Files<T> {
-    paths: Vec<PathBuf>,
-    parse: Parse<Contents, T>,
-    seen: Stamps,
-    target: Target<Arc<T>>,
-}
+impl<T, E> Followed<T, E> {
+    /// The source as messages name it.
+    #[must_use]
+    pub fn source(&self) -> &str {
+        &self.source
+    }
 
-/// A Secret that is watched.
-pub struct Named<T> {
-    secrets: Api<Secret>,
-    name: String,
-    parse: Parse<Secret, T>,
-    /// The version that was parsed last, and what was wrong with it.
-    parsed: Option<(String, Option<String>)>,
-    target: Target<Option<Arc<T>>>,
-}
+    /// The current state, which then counts as seen.
+    pub fn state(&mut self) -> State<T, E> {
+        self.state.borrow_and_update().clone()
+    }
 
-type Parse<S, T> = Box<dyn Fn(&S) -> Result<T, String> + Send + Sync>;
+    /// Returns when the state differs from the one seen last; never when the source is no longer followed.
+    /// Cancel safe.
+    pub async fn changed(&mut self) {
+        if self.state.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
 
-/// What tells a file from its successor: device, inode, size and time of change.
-type Stamps = BTreeMap<PathBuf, (u64, u64, u64, i64, i64)>;
-
-/// Follows files; a path that is a directory stands for the files in it. Their first state must parse.
-///
-/// # Errors
-/// When a path cannot be read or what is in the files is refused by `parse`.
-pub fn files<T>(
-    paths: Vec<PathBuf>,
-    parse: impl Fn(&Contents) -> Result<T, String> + Send + Sync + 'static,
-) -> Result<(Files<T>, Followed<Arc<T>>), Unusable> {
-    let name = named(&paths);
-    let first = || {
-        // Stamped before it is read: a change in between is seen by the next look.
-        let seen = stamps(&paths)?;
-        Ok((seen, parse(&contents(&paths)?)?))
-    };
-    let (seen, value) =
-        first().map_err(|problem| Unusable { source_name: name.clone(), problem })?;
-    let (target, followed) = Target::new(name, Arc::new(value));
-    Ok((Files { paths, parse: Box::new(parse), seen, target }, followed))
-}
-
-impl<T: Send + Sync> Files<T> {
-    /// Looks for changes until `shutdown`.
+    /// The last good value.
     ///
     /// # Errors
-    /// None: files that cannot be read keep the old value.
-    pub async fn follow(mut self, shutdown: Shutdown) -> Result<(), std::convert::Infallible> {
-        let mut looks = interval(LOOK_EVERY);
-        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        while shutdown.unless(looks.tick()).await.is_some() {
-            self.look();
+    /// When there has been none.
+    pub fn usable(&self) -> Result<Arc<T>, Unusable<E>>
+    where
+        E: fmt::Display,
+    {
+        let State { value, problem } = self.state.borrow().clone();
+        value.ok_or_else(|| Unusable {
+            source_name: Arc::clone(&self.source),
+            problem: problem.unwrap_or(Problem::Unread),
+        })
+    }
+}
+
+impl<T, E> Clone for Followed<T, E> {
+    fn clone(&self) -> Self {
+        Self { source: Arc::clone(&self.source), state: self.state.clone() }
+    }
+}
+
+impl<T, E> Clone for State<T, E> {
+    fn clone(&self) -> Self {
+        Self { value: self.value.clone(), problem: self.problem.clone() }
+    }
+}
+
+impl<E> Clone for Problem<E> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Unread => Self::Unread,
+            Self::Absent => Self::Absent,
+            Self::Unreadable(reason) => Self::Unreadable(reason.clone()),
+            Self::Invalid(error) => Self::Invalid(Arc::clone(error)),
+        }
+    }
+}
+
+/// Two refusals are equal when they come from the same contents.
+impl<E> PartialEq for Problem<E> {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Unread, Self::Unread) | (Self::Absent, Self::Absent) => true,
+            (Self::Unreadable(one), Self::Unreadable(other)) => one == other,
+            (Self::Invalid(one), Self::Invalid(other)) => Arc::ptr_eq(one, other),
+            _ => false,
+        }
+    }
+}
+
+impl<E: fmt::Display> fmt::Display for Problem<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unread => f.write_str("it has not been read yet"),
+            Self::Absent => f.write_str("it does not exist"),
+            Self::Unreadable(reason) => f.write_str(reason),
+            Self::Invalid(error) => error.fmt(f),
+        }
+    }
+}
+
+type Parse<S, T, E> = Box<dyn Fn(&S) -> Result<T, E> + Send + Sync>;
+
+/// Files that are checked for changes.
+pub struct Files<T, E> {
+    paths: Vec<PathBuf>,
+    parse: Parse<Contents, T, E>,
+    seen: Option<Stamps>,
+    target: Target<T, E>,
+}
+
+/// What distinguishes a file from its successor: device, inode, size and time of change.
+type Stamps = BTreeMap<PathBuf, (u64, u64, u64, i64, i64)>;
+
+/// Follows files, which are read at once; a path that is a directory stands for the files in it.
+pub fn files<T, E: fmt::Display>(
+    paths: Vec<PathBuf>,
+    parse: impl Fn(&Contents) -> Result<T, E> + Send + Sync + 'static,
+) -> (Files<T, E>, Followed<T, E>) {
+    let names: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
+    let (target, followed) = Target::new(&names.join(", "));
+    let mut files = Files { paths, parse: Box::new(parse), seen: None, target };
+    files.check();
+    (files, followed)
+}
+
+impl<T, E: fmt::Display> Files<T, E> {
+    /// Checks for changes until `shutdown`.
+    ///
+    /// # Errors
+    /// None: files that cannot be used are a [`State`].
+    pub async fn follow(mut self, shutdown: Shutdown) -> Result<(), Infallible> {
+        let mut checks = interval(CHECK_EVERY);
+        checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        while shutdown.unless(checks.tick()).await.is_some() {
+            self.check();
         }
         Ok(())
     }
 
-    fn look(&mut self) {
-        let seen = match stamps(&self.paths) {
-            Ok(seen) if seen == self.seen => return,
-            Ok(seen) => seen,
-            Err(problem) => {
-                // The same file may come back, and is good news then.
-                self.seen.clear();
-                return self.target.refuse(problem);
-            }
-        };
-        self.seen = seen;
-        match contents(&self.paths).and_then(|contents| (self.parse)(&contents)) {
-            Ok(value) => self.target.replace(Arc::new(value)),
-            Err(problem) => self.target.refuse(problem),
+    fn check(&mut self) {
+        if let Err(reason) = self.read() {
+            self.seen = None;
+            self.target.report(Some(Problem::Unreadable(reason)));
         }
+    }
+
+    fn read(&mut self) -> Result<(), String> {
+        // Stamped before it is read: a change in between is seen by the next check.
+        let seen = stamps(&self.paths)?;
+        if self.seen.as_ref() == Some(&seen) {
+            return Ok(());
+        }
+        let contents = contents(seen.keys())?;
+        if contents.is_empty() && !self.paths.iter().any(|path| path.exists()) {
+            self.target.report(Some(Problem::Absent));
+        } else {
+            let entries =
+                contents.iter().map(|(path, bytes)| (path.as_os_str().as_encoded_bytes(), bytes));
+            self.target.take(digest(entries), || (self.parse)(&contents));
+        }
+        self.seen = Some(seen);
+        Ok(())
     }
 }
 
-/// Follows one Secret by its name. There is no value before the first good one was seen, and one that is
-/// removed keeps its last value.
-pub fn secret<T>(
+/// A Secret that is watched.
+pub struct NamedSecret<T, E> {
+    secrets: Api<Secret>,
+    name: String,
+    parse: Parse<Secret, T, E>,
+    target: Target<T, E>,
+}
+
+/// Follows one Secret by its name; a change is a change of its data.
+pub fn secret<T, E: fmt::Display>(
     client: Client,
     namespace: &str,
     name: &str,
-    parse: impl Fn(&Secret) -> Result<T, String> + Send + Sync + 'static,
-) -> (Named<T>, Followed<Option<Arc<T>>>) {
-    let (target, followed) = Target::new(format!("the secret {namespace}/{name}"), None);
-    let named = Named {
-        secrets: Api::namespaced(client, namespace),
-        name: name.to_owned(),
-        parse: Box::new(parse),
-        parsed: None,
-        target,
-    };
-    (named, followed)
+    parse: impl Fn(&Secret) -> Result<T, E> + Send + Sync + 'static,
+) -> (NamedSecret<T, E>, Followed<T, E>) {
+    let (target, followed) = Target::new(&format!("the secret {namespace}/{name}"));
+    let secrets = Api::namespaced(client, namespace);
+    (NamedSecret { secrets, name: name.to_owned(), parse: Box::new(parse), target }, followed)
 }
 
-/// What [`Named::follow`] calls for this Secret.
+/// What [`NamedSecret::follow`] calls for this Secret.
 #[must_use]
 pub fn permissions(namespace: &str, name: &str) -> Vec<Permission> {
     let verbs = &["list", "watch"];
     vec![Permission::new(Scope::namespace(namespace), ("", "secrets"), verbs).named(name)]
 }
 
-impl<T: Send + Sync> Named<T> {
-    /// Watches the Secret until `shutdown`; an API that is away is tried again with growing pauses.
+impl<T, E: fmt::Display> NamedSecret<T, E> {
+    /// Watches the Secret until `shutdown`; while the API server is unavailable it retries with back-off.
     ///
     /// # Errors
-    /// None: what goes wrong is said in [`Followed::refusal`].
-    pub async fn follow(mut self, shutdown: Shutdown) -> Result<(), std::convert::Infallible> {
-        let only = watcher::Config::default().fields(&format!("metadata.name={}", self.name));
-        let events = watcher(self.secrets.clone(), only).backoff(Pauses::default());
+    /// None: a Secret that cannot be used is a [`State`].
+    pub async fn follow(mut self, shutdown: Shutdown) -> Result<(), Infallible> {
+        let only = client::watch().fields(&format!("metadata.name={}", self.name));
+        let events = watcher(self.secrets.clone(), only).backoff(client::backoff());
         pin_mut!(events);
         let (mut present, mut listed) = (false, false);
         while let Some(Some(event)) = shutdown.unless(events.next()).await {
@@ -184,127 +279,139 @@ impl<T: Send + Sync> Named<T> {
                 Ok(Event::InitDone) => {
                     listed = true;
                     if !present {
-                        self.target.refuse("it does not exist".to_owned());
+                        self.target.report(Some(Problem::Absent));
                     }
                 }
-                Ok(Event::Delete(_)) => self.target.refuse("it was removed".to_owned()),
-                // A watch that broke goes on where it was and tells nobody when it does: a refusal would stay.
+                Ok(Event::Delete(_)) => self.target.report(Some(Problem::Absent)),
+                // A broken watch resumes without an event that would clear the problem again.
                 Err(error) if listed => {
-                    warn!(source = self.target.name, error = %Chain(&error), "watch broke; trying again");
+                    warn!(source = &*self.target.source, error = %Chain(&error), "watch broke; retrying");
                 }
-                Err(error) => self.target.refuse(Chain(&error).to_string()),
+                Err(error) => {
+                    self.target.report(Some(Problem::Unreadable(Chain(&error).to_string())));
+                }
             }
         }
         Ok(())
     }
 
     fn take(&mut self, secret: &Secret) {
-        let version = secret.metadata.resource_version.clone().unwrap_or_default();
-        // An API that was away lists anew what we know; nobody should log in again for that.
-        if let Some((_, problem)) = self.parsed.as_ref().filter(|(known, _)| *known == version) {
-            match problem {
-                None => self.target.confirm(),
-                Some(problem) => self.target.refuse(problem.clone()),
-            }
-            return;
+        let entries = secret.data.iter().flatten().map(|(key, value)| (key.as_bytes(), &value.0));
+        self.target.take(digest(entries), || (self.parse)(secret));
+    }
+}
+
+/// The sending side of [`Followed`].
+struct Target<T, E> {
+    source: Arc<str>,
+    state: watch::Sender<State<T, E>>,
+    /// The contents that were parsed last, as a digest because they may be secret, and the parser's answer.
+    parsed: Option<([u8; 32], Option<Problem<E>>)>,
+}
+
+impl<T, E: fmt::Display> Target<T, E> {
+    fn new(source: &str) -> (Self, Followed<T, E>) {
+        let source: Arc<str> = source.into();
+        let (state, receiver) =
+            watch::channel(State { value: None, problem: Some(Problem::Unread) });
+        let followed = Followed { source: Arc::clone(&source), state: receiver };
+        (Self { source, state, parsed: None }, followed)
+    }
+
+    /// Takes over contents, which are parsed unless they are the ones that were parsed last.
+    fn take(&mut self, digest: [u8; 32], parse: impl FnOnce() -> Result<T, E>) {
+        if let Some((known, problem)) = &self.parsed
+            && *known == digest
+        {
+            return self.report(problem.clone());
         }
-        let problem = match (self.parse)(secret) {
+        let problem = match parse() {
             Ok(value) => {
-                self.target.replace(Some(Arc::new(value)));
+                info!(source = &*self.source, "source read");
+                self.state.send_replace(State { value: Some(Arc::new(value)), problem: None });
                 None
             }
-            Err(problem) => {
-                self.target.refuse(problem.clone());
-                Some(problem)
+            Err(error) => {
+                let problem = Some(Problem::Invalid(Arc::new(error)));
+                self.report(problem.clone());
+                problem
             }
         };
-        self.parsed = Some((version, problem));
-    }
-}
-
-/// Where values and refusals go.
-struct Target<V> {
-    name: String,
-    value: watch::Sender<V>,
-    refusal: watch::Sender<Option<String>>,
-}
-
-impl<V> Target<V> {
-    fn new(name: String, first: V) -> (Self, Followed<V>) {
-        let (value, values) = watch::channel(first);
-        let (refusal, refusals) = watch::channel(None);
-        (Self { name, value, refusal }, Followed { value: values, refusal: refusals })
+        self.parsed = Some((digest, problem));
     }
 
-    fn replace(&self, value: V) {
-        info!(source = self.name, "read anew");
-        self.value.send_replace(value);
-        self.confirm();
-    }
-
-    /// The value in force is what the source says.
-    fn confirm(&self) {
-        self.refusal.send_if_modified(|refusal| refusal.take().is_some());
-    }
-
-    fn refuse(&self, problem: String) {
-        self.refusal.send_if_modified(|refusal| {
-            let news = refusal.as_ref() != Some(&problem);
-            if news {
-                warn!(source = self.name, problem, "change refused; the last good value stays");
-                *refusal = Some(problem);
+    fn report(&self, problem: Option<Problem<E>>) {
+        self.state.send_if_modified(|state| {
+            if state.problem == problem {
+                return false;
             }
-            news
+            let source = &*self.source;
+            match (&problem, &state.value) {
+                (None, _) => info!(source, "source usable again; nothing changed"),
+                (Some(problem), None) => warn!(source, %problem, "source cannot be used"),
+                (Some(problem), Some(_)) => {
+                    warn!(source, %problem, "source cannot be used; the last good value stays in force");
+                }
+            }
+            state.problem = problem;
+            true
         });
     }
 }
 
-fn named(paths: &[PathBuf]) -> String {
-    let names: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
-    names.join(", ")
+fn digest<'a>(entries: impl Iterator<Item = (&'a [u8], &'a Vec<u8>)>) -> [u8; 32] {
+    let mut digest = Sha256::new();
+    for (name, bytes) in entries {
+        for part in [name, bytes] {
+            digest.update(part.len().to_le_bytes());
+            digest.update(part);
+        }
+    }
+    digest.finalize().into()
 }
 
-/// The files that the paths stand for.
-fn expand(paths: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
-    let mut all = Vec::new();
+/// The result of reading a path, without paths that do not exist.
+fn existing<T>(path: &Path, result: io::Result<T>) -> Result<Option<T>, String> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(format!("cannot read {}: {error}", path.display())),
+    }
+}
+
+/// The stamps of the files that the paths stand for.
+fn stamps(paths: &[PathBuf]) -> Result<Stamps, String> {
+    let mut stamps = Stamps::new();
     for path in paths {
-        let cannot = |error: io::Error| format!("cannot read {}: {error}", path.display());
-        if !fs::metadata(path).map_err(cannot)?.is_dir() {
-            all.push(path.clone());
+        let Some(found) = existing(path, fs::metadata(path))? else { continue };
+        if !found.is_dir() {
+            stamps.insert(path.clone(), stamp(&found));
             continue;
         }
-        for entry in fs::read_dir(path).map_err(cannot)? {
-            let entry = entry.map_err(cannot)?.path();
+        let Some(entries) = existing(path, fs::read_dir(path))? else { continue };
+        for entry in entries {
+            let Some(entry) = existing(path, entry)? else { continue };
             // Kubernetes keeps the versions of a mount in hidden directories beside the links into them.
-            let hidden =
-                entry.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
-            if !hidden && fs::metadata(&entry).is_ok_and(|found| found.is_file()) {
-                all.push(entry);
+            let hidden = entry.file_name().as_encoded_bytes().starts_with(b".");
+            if let Ok(found) = fs::metadata(entry.path())
+                && !hidden
+                && found.is_file()
+            {
+                stamps.insert(entry.path(), stamp(&found));
             }
         }
     }
-    Ok(all)
+    Ok(stamps)
 }
 
-fn stamps(paths: &[PathBuf]) -> Result<Stamps, String> {
-    let stamp = |path: PathBuf| {
-        let found = fs::metadata(&path).map_err(|error| cannot_read(&path, &error))?;
-        let stamp = (found.dev(), found.ino(), found.size(), found.mtime(), found.mtime_nsec());
-        Ok((path, stamp))
-    };
-    expand(paths)?.into_iter().map(stamp).collect()
+fn stamp(found: &fs::Metadata) -> (u64, u64, u64, i64, i64) {
+    (found.dev(), found.ino(), found.size(), found.mtime(), found.mtime_nsec())
 }
 
-fn contents(paths: &[PathBuf]) -> Result<Contents, String> {
-    let read = |path: PathBuf| {
-        let bytes = fs::read(&path).map_err(|error| cannot_read(&path, &error))?;
-        Ok((path, bytes))
-    };
-    expand(paths)?.into_iter().map(read).collect()
-}
-
-fn cannot_read(path: &Path, error: &io::Error) -> String {
-    format!("cannot read {}: {error}", path.display())
+fn contents<'a>(paths: impl Iterator<Item = &'a PathBuf>) -> Result<Contents, String> {
+    let read =
+        |path: &PathBuf| Ok(existing(path, fs::read(path))?.map(|bytes| (path.clone(), bytes)));
+    paths.filter_map(|path| read(path).transpose()).collect()
 }
 
 #[cfg(test)]
@@ -313,9 +420,13 @@ mod tests {
 
     use super::*;
 
-    fn number(contents: &Contents) -> Result<Vec<i32>, String> {
+    fn number(contents: &Contents) -> Result<Vec<i32>, std::num::ParseIntError> {
         let parse = |bytes: &Vec<u8>| String::from_utf8_lossy(bytes).trim().parse();
-        contents.values().map(parse).collect::<Result<_, _>>().map_err(|error| format!("{error}"))
+        contents.values().map(parse).collect()
+    }
+
+    fn value<E>(followed: &mut Followed<Vec<i32>, E>) -> Option<Vec<i32>> {
+        followed.state().value.map(|value| value.to_vec())
     }
 
     /// A mount as the kubelet makes it: the file is a link to `..data/file`, which is a link to a version.
@@ -334,66 +445,113 @@ mod tests {
     fn a_swapped_mount_is_seen_through_the_file_and_through_the_directory() {
         let mount = tempfile::tempdir().unwrap();
         publish(mount.path(), "1", "1");
-        let (mut file, file_value) = files(vec![mount.path().join("value")], number).unwrap();
-        let (mut dir, dir_value) = files(vec![mount.path().to_owned()], number).unwrap();
-        assert_eq!(**dir_value.value.borrow(), [1]);
+        let (mut file, mut file_value) = files(vec![mount.path().join("value")], number);
+        let (mut dir, mut dir_value) = files(vec![mount.path().to_owned()], number);
+        assert_eq!(value(&mut dir_value).unwrap(), [1]);
         publish(mount.path(), "2", "2");
-        file.look();
-        dir.look();
-        assert_eq!(**file_value.value.borrow(), [2]);
-        assert_eq!(**dir_value.value.borrow(), [2]);
+        file.check();
+        dir.check();
+        assert_eq!(value(&mut file_value).unwrap(), [2]);
+        assert_eq!(value(&mut dir_value).unwrap(), [2]);
     }
 
     #[test]
-    fn a_bad_value_keeps_the_old_one_and_says_so_until_it_is_good_again() {
+    fn a_bad_value_keeps_the_old_one_and_is_reported_until_it_is_good_again() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("value");
         fs::write(&path, "1").unwrap();
-        let (mut source, followed) = files(vec![path.clone()], number).unwrap();
+        let (mut source, mut followed) = files(vec![path.clone()], number);
         fs::write(&path, "one hundred").unwrap();
-        source.look();
-        assert_eq!(**followed.value.borrow(), [1]);
-        assert!(followed.refusal.borrow().as_ref().unwrap().contains("invalid digit"));
+        source.check();
+        assert_eq!(value(&mut followed).unwrap(), [1]);
+        let Some(Problem::Invalid(error)) = followed.state().problem else { panic!("accepted") };
+        assert_eq!(*error.kind(), std::num::IntErrorKind::InvalidDigit);
         fs::remove_file(&path).unwrap();
-        source.look();
-        assert!(followed.refusal.borrow().as_ref().unwrap().contains("No such file"));
+        source.check();
+        assert_eq!(followed.state().problem, Some(Problem::Absent));
+        assert_eq!(value(&mut followed).unwrap(), [1]);
         fs::write(&path, "100").unwrap();
-        source.look();
-        assert_eq!(**followed.value.borrow(), [100]);
-        assert_eq!(*followed.refusal.borrow(), None);
+        source.check();
+        assert_eq!(value(&mut followed).unwrap(), [100]);
+        assert_eq!(followed.state().problem, None);
     }
 
     #[test]
-    fn a_file_that_comes_back_as_it_was_is_good_news() {
+    fn a_file_that_comes_later_is_read_then() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("value");
+        let (mut source, mut followed) = files(vec![path.clone()], number);
+        let absent = followed.usable().unwrap_err().to_string();
+        assert_eq!(absent, format!("{} cannot be used: it does not exist", path.display()));
+        fs::write(&path, "7").unwrap();
+        source.check();
+        assert_eq!(value(&mut followed).unwrap(), [7]);
+    }
+
+    #[test]
+    fn one_of_several_files_may_come_later() {
+        let dir = tempfile::tempdir().unwrap();
+        let paths = vec![dir.path().join("1"), dir.path().join("2")];
+        fs::write(&paths[0], "1").unwrap();
+        let (mut source, mut followed) = files(paths.clone(), number);
+        assert_eq!(value(&mut followed).unwrap(), [1]);
+        fs::write(&paths[1], "2").unwrap();
+        source.check();
+        assert_eq!(value(&mut followed).unwrap(), [1, 2]);
+    }
+
+    #[test]
+    fn a_file_that_comes_back_as_it_was_keeps_its_value() {
         let dir = tempfile::tempdir().unwrap();
         let (path, aside) = (dir.path().join("value"), dir.path().join("aside"));
         fs::write(&path, "1").unwrap();
-        let (mut source, followed) = files(vec![path.clone()], number).unwrap();
+        let (mut source, mut followed) = files(vec![path.clone()], number);
+        let first = followed.usable().unwrap();
         fs::rename(&path, &aside).unwrap();
-        source.look();
-        assert!(followed.refusal.borrow().is_some());
+        source.check();
+        assert_eq!(followed.state().problem, Some(Problem::Absent));
         fs::rename(&aside, &path).unwrap();
-        source.look();
-        assert_eq!(*followed.refusal.borrow(), None);
+        source.check();
+        assert_eq!(followed.state().problem, None);
+        assert!(Arc::ptr_eq(&first, &followed.usable().unwrap()));
     }
 
     #[test]
-    fn the_first_state_must_be_good() {
-        let problem = files(vec!["/nowhere/vsphere.conf".into()], number).err().unwrap();
-        assert_eq!(problem.source_name, "/nowhere/vsphere.conf");
-        assert!(problem.to_string().contains("No such file"), "{problem}");
+    fn a_file_rewritten_with_the_same_bytes_is_not_a_change() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("value");
+        for text in ["1", "one"] {
+            fs::write(&path, text).unwrap();
+            let (mut source, mut followed) = files(vec![path.clone()], number);
+            followed.state();
+            let rewritten = dir.path().join("rewritten");
+            fs::write(&rewritten, text).unwrap();
+            fs::rename(&rewritten, &path).unwrap();
+            source.check();
+            assert!(!followed.state.has_changed().unwrap(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_path_that_cannot_be_read_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("file");
+        fs::write(&file, "1").unwrap();
+        let (_source, followed) = files(vec![file.join("below")], number);
+        let error = followed.usable().unwrap_err().to_string();
+        assert!(error.contains("cannot read") && error.contains("file/below"), "{error}");
     }
 
     #[test]
     fn nothing_is_read_while_nothing_changes() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("value"), "1").unwrap();
-        let (mut source, mut followed) = files(vec![dir.path().to_owned()], number).unwrap();
-        followed.value.mark_unchanged();
-        source.look();
-        assert!(!followed.value.has_changed().unwrap());
+        let (mut source, mut followed) = files(vec![dir.path().to_owned()], number);
+        followed.state();
+        source.check();
+        assert!(!followed.state.has_changed().unwrap());
         fs::write(dir.path().join("another"), "2").unwrap();
-        source.look();
-        assert_eq!(**followed.value.borrow_and_update(), [2, 1]);
+        source.check();
+        assert_eq!(value(&mut followed).unwrap(), [2, 1]);
     }
 }

@@ -1,13 +1,13 @@
-//! Which tasks a program consists of, and how it ends.
+//! Named groups of tasks, and the order in which a program ends them.
 //!
 //! ```text
-//!   spawn             controllers, watches      asked to stop first; aborted when a foundation ends
-//!   spawn_foundation  lease, admin server       asked to stop when all of those have ended
+//!   Supervisor ─┬─ work         controllers, watches     stopped first; aborted when a foundation task ends
+//!               └─ foundation   lease, admin server      stopped after the work
 //! ```
 //!
-//! Nobody may end early: the first task that does ends the program, and Kubernetes starts it again. A signal
-//! asks for a graceful end within a bound; a second one ends the program at once. The order matters for
-//! leadership: the lease is given back when nobody works under it any more.
+//! No task may end early: the first one that does ends the program, and Kubernetes restarts it. A signal
+//! requests a graceful end within a bound; a second signal ends the program at once. The order matters for
+//! leadership: the lease is released only when nothing works under it any more.
 //!
 //! Deliberately absent: restarting a task, detached tasks, exiting the process (only `main` does).
 
@@ -15,75 +15,76 @@ use std::{collections::HashMap, fmt, future::Future, time::Duration};
 
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
-    sync::watch,
     task::{Id, JoinError, JoinSet},
     time::{Instant, timeout_at},
 };
+use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 type Cause = Box<dyn std::error::Error + Send + Sync>;
 
-/// Tells a task that it should end.
+/// A task's view of the request to end.
 #[derive(Clone, Debug)]
-pub struct Shutdown(watch::Receiver<bool>);
+pub struct Shutdown(CancellationToken);
 
-/// Asks all holders of the matching [`Shutdown`] to end; dropping it does so too.
+/// Requests the end of all holders of the matching [`Shutdown`]; dropping it does so too.
 #[derive(Debug)]
-pub struct Stop(watch::Sender<bool>);
+pub struct Stop(CancellationToken);
 
-/// A switch, and the view of it that tasks get.
+/// A connected pair.
 #[must_use]
 pub fn shutdown() -> (Stop, Shutdown) {
-    let (sender, receiver) = watch::channel(false);
-    (Stop(sender), Shutdown(receiver))
+    let token = CancellationToken::new();
+    (Stop(token.clone()), Shutdown(token))
 }
 
 impl Stop {
-    /// Asks everybody to end.
+    /// Requests the end.
     pub fn request(&self) {
-        self.0.send_replace(true);
+        self.0.cancel();
+    }
+}
+
+impl Drop for Stop {
+    fn drop(&mut self) {
+        self.0.cancel();
     }
 }
 
 impl Shutdown {
-    /// Returns when the program should end; safe to call again and again.
+    /// Returns when the end is requested; may be awaited any number of times.
     pub async fn requested(&self) {
-        // A sender that is gone asks for the same thing.
-        self.0.clone().wait_for(|asked| *asked).await.map(drop).unwrap_or_default();
+        self.0.cancelled().await;
     }
 
-    /// Whether the program should end.
+    /// Whether the end is requested.
     #[must_use]
     pub fn is_requested(&self) -> bool {
-        *self.0.borrow() || self.0.has_changed().is_err()
+        self.0.is_cancelled()
     }
 
-    /// What `work` returns, or `None` if the program should end before that; `work` is then dropped.
+    /// The output of `work`, or `None` if the end is requested first; `work` is then dropped.
     pub async fn unless<T>(&self, work: impl Future<Output = T>) -> Option<T> {
-        tokio::select! {
-            biased;
-            () = self.requested() => None,
-            value = work => Some(value),
-        }
+        self.0.run_until_cancelled(work).await
     }
 }
 
-/// Why a program ended although nobody asked it to, or not as it should have.
+/// Why tasks ended early, or not in time.
 #[derive(Debug, thiserror::Error)]
 pub enum Ended {
     /// A task ended early.
     #[error("the task {name} ended: {cause}")]
     Task {
-        /// Which one.
+        /// The name it was spawned under.
         name: String,
-        /// Why.
+        /// Its error, its panic, or that it returned.
         #[source]
         cause: Cause,
     },
     /// Tasks did not end in time and were aborted.
-    #[error("not ended within {} s after being asked to: {}", bound.as_secs_f64(), names.join(", "))]
+    #[error("not ended within {} s after the request: {}", bound.as_secs_f64(), names.join(", "))]
     Stuck {
-        /// Their names.
+        /// The aborted tasks, sorted.
         names: Vec<String>,
         /// How long they had.
         bound: Duration,
@@ -96,32 +97,118 @@ pub enum Ended {
     Signals(#[source] std::io::Error),
 }
 
-/// A task that returned without having been asked to.
+/// The cause when a task returned without an error before its end was requested.
 #[derive(Debug, thiserror::Error)]
-#[error("it returned although nobody asked it to")]
+#[error("it returned although its end was not requested")]
 struct Returned;
 
-/// The tasks of a program.
+/// A named group of tasks that run until they are stopped together. Dropping it aborts them.
 #[derive(Debug)]
-pub struct Supervisor {
-    work: Group,
-    foundation: Group,
+pub struct Tasks {
+    tasks: JoinSet<Result<(), Cause>>,
+    names: HashMap<Id, String>,
+    stop: Stop,
+    shutdown: Shutdown,
 }
 
-impl Default for Supervisor {
+impl Default for Tasks {
     fn default() -> Self {
         Self::new()
     }
+}
+
+impl Tasks {
+    /// An empty group.
+    #[must_use]
+    pub fn new() -> Self {
+        let (stop, shutdown) = shutdown();
+        Self { tasks: JoinSet::new(), names: HashMap::new(), stop, shutdown }
+    }
+
+    /// Starts a task that ends when its [`Shutdown`] requests it, and not before.
+    pub fn spawn<F, E>(&mut self, name: &str, task: impl FnOnce(Shutdown) -> F)
+    where
+        F: Future<Output = Result<(), E>> + Send + 'static,
+        E: Into<Cause>,
+    {
+        let task = task(self.shutdown.clone());
+        let handle = self.tasks.spawn(async move { task.await.map_err(Into::into) });
+        self.names.insert(handle.id(), name.to_owned());
+    }
+
+    /// The first task that ends although its end was not requested; pending while there is none. Cancel safe.
+    pub async fn ended_early(&mut self) -> Ended {
+        match self.tasks.join_next_with_id().await {
+            Some(joined) => self
+                .failure(joined)
+                .unwrap_or_else(|name| Ended::Task { name, cause: Returned.into() }),
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Requests the end of all tasks, waits up to `grace`, and aborts the rest. None is left when this returns.
+    ///
+    /// # Errors
+    /// [`Ended::Stuck`] with the tasks that had to be aborted.
+    pub async fn stop(mut self, grace: Duration) -> Result<(), Ended> {
+        stuck(self.stop_by(Instant::now() + grace).await, grace)
+    }
+
+    /// Stops all tasks and returns the names of those that were left at `deadline`.
+    async fn stop_by(&mut self, deadline: Instant) -> Vec<String> {
+        self.stop.request();
+        while let Ok(Some(joined)) = timeout_at(deadline, self.tasks.join_next_with_id()).await {
+            if let Ok(error) = self.failure(joined) {
+                warn!(%error, "task failed during shutdown");
+            }
+        }
+        self.abort().await
+    }
+
+    /// Aborts what is left and returns the names.
+    async fn abort(&mut self) -> Vec<String> {
+        self.tasks.shutdown().await;
+        let mut names: Vec<String> = self.names.drain().map(|(_, name)| name).collect();
+        names.sort();
+        names
+    }
+
+    /// The failure of a task that ended; `Err` with its name when it returned without an error.
+    fn failure(
+        &mut self,
+        joined: Result<(Id, Result<(), Cause>), JoinError>,
+    ) -> Result<Ended, String> {
+        let (id, result) = match joined {
+            Ok((id, result)) => (id, result),
+            Err(error) => (error.id(), Err(error.into())),
+        };
+        let name = self.names.remove(&id).unwrap_or_default();
+        match result {
+            Ok(()) => Err(name),
+            Err(cause) => Ok(Ended::Task { name, cause }),
+        }
+    }
+}
+
+fn stuck(names: Vec<String>, bound: Duration) -> Result<(), Ended> {
+    if names.is_empty() { Ok(()) } else { Err(Ended::Stuck { names, bound }) }
+}
+
+/// The tasks of a program.
+#[derive(Debug, Default)]
+pub struct Supervisor {
+    work: Tasks,
+    foundation: Tasks,
 }
 
 impl Supervisor {
     /// No task yet.
     #[must_use]
     pub fn new() -> Self {
-        Self { work: Group::new(), foundation: Group::new() }
+        Self::default()
     }
 
-    /// Starts a task that ends when its [`Shutdown`] says so, and not before.
+    /// [`Tasks::spawn`] into the work.
     pub fn spawn<F, E>(&mut self, name: &str, task: impl FnOnce(Shutdown) -> F)
     where
         F: Future<Output = Result<(), E>> + Send + 'static,
@@ -130,8 +217,8 @@ impl Supervisor {
         self.work.spawn(name, task);
     }
 
-    /// Starts a task that the others stand on: it is asked to end after them, and when it ends early they are
-    /// aborted without a grace, because a leader that lost its lease may not finish what it was doing.
+    /// [`Tasks::spawn`] into the foundation: stopped after the work. When it ends early the work is aborted
+    /// without grace, because a leader that lost its lease must not finish what it was doing.
     pub fn spawn_foundation<F, E>(&mut self, name: &str, task: impl FnOnce(Shutdown) -> F)
     where
         F: Future<Output = Result<(), E>> + Send + 'static,
@@ -140,11 +227,11 @@ impl Supervisor {
         self.foundation.spawn(name, task);
     }
 
-    /// Runs until SIGTERM or SIGINT comes or a task ends, then ends all tasks, within `grace`.
+    /// Runs until SIGTERM, SIGINT or the early end of a task, then ends all tasks within `grace`.
     ///
     /// # Errors
     /// [`Ended::Task`] when a task ended early, [`Ended::Stuck`] when some had to be aborted,
-    /// [`Ended::Impatient`] after a second signal. All tasks are gone when this returns.
+    /// [`Ended::Impatient`] after a second signal. No task is left when this returns.
     pub async fn run(mut self, grace: Duration) -> Result<(), Ended> {
         let mut signals = Signals::listen().map_err(Ended::Signals)?;
         let early = tokio::select! {
@@ -152,8 +239,8 @@ impl Supervisor {
                 info!(signal = name, "shutdown requested");
                 None
             }
-            ended = self.work.first() => Some((ended, false)),
-            ended = self.foundation.first() => Some((ended, true)),
+            ended = self.work.ended_early() => Some((ended, false)),
+            ended = self.foundation.ended_early() => Some((ended, true)),
         };
         if matches!(early, Some((_, true))) {
             self.work.abort().await;
@@ -161,7 +248,7 @@ impl Supervisor {
         let stopped = tokio::select! {
             stopped = self.stop(grace) => stopped,
             name = signals.next() => {
-                warn!(signal = name, "second signal");
+                warn!(signal = name, "second signal received; ending at once");
                 Err(Ended::Impatient)
             }
         };
@@ -178,83 +265,13 @@ impl Supervisor {
         }
     }
 
-    /// Ends the work, then what it stands on; each has its own share of the time so that a controller that
-    /// hangs does not keep the lease from being given back.
+    /// Stops the work, then the foundation; the work gets a share of the time only, so that a controller that
+    /// hangs does not keep the lease from being released.
     async fn stop(&mut self, grace: Duration) -> Result<(), Ended> {
         let now = Instant::now();
-        let mut names = self.work.stop(now + grace.mul_f64(0.75)).await;
-        names.extend(self.foundation.stop(now + grace).await);
-        if names.is_empty() { Ok(()) } else { Err(Ended::Stuck { names, bound: grace }) }
-    }
-}
-
-#[derive(Debug)]
-struct Group {
-    tasks: JoinSet<Result<(), Cause>>,
-    names: HashMap<Id, String>,
-    stop: Stop,
-    shutdown: Shutdown,
-}
-
-impl Group {
-    fn new() -> Self {
-        let (stop, shutdown) = shutdown();
-        Self { tasks: JoinSet::new(), names: HashMap::new(), stop, shutdown }
-    }
-
-    fn spawn<F, E>(&mut self, name: &str, task: impl FnOnce(Shutdown) -> F)
-    where
-        F: Future<Output = Result<(), E>> + Send + 'static,
-        E: Into<Cause>,
-    {
-        let task = task(self.shutdown.clone());
-        let handle = self.tasks.spawn(async move { task.await.map_err(Into::into) });
-        self.names.insert(handle.id(), name.to_owned());
-    }
-
-    /// The first task that ends; never returns while there is none.
-    async fn first(&mut self) -> Ended {
-        match self.tasks.join_next_with_id().await {
-            Some(joined) => self
-                .explain(joined)
-                .unwrap_or_else(|name| Ended::Task { name, cause: Returned.into() }),
-            None => std::future::pending().await,
-        }
-    }
-
-    /// Asks all to end and waits; those left at `deadline` are aborted and named.
-    async fn stop(&mut self, deadline: Instant) -> Vec<String> {
-        self.stop.request();
-        while let Ok(Some(joined)) = timeout_at(deadline, self.tasks.join_next_with_id()).await {
-            if let Ok(error) = self.explain(joined) {
-                warn!(%error, "shutdown of a task failed");
-            }
-        }
-        self.abort().await
-    }
-
-    /// Aborts what is left and says what that was.
-    async fn abort(&mut self) -> Vec<String> {
-        self.tasks.shutdown().await;
-        let mut names: Vec<String> = self.names.drain().map(|(_, name)| name).collect();
-        names.sort();
-        names
-    }
-
-    /// `Err` with the name when the task returned without an error.
-    fn explain(
-        &mut self,
-        joined: Result<(Id, Result<(), Cause>), JoinError>,
-    ) -> Result<Ended, String> {
-        let (id, result) = match joined {
-            Ok((id, result)) => (id, result),
-            Err(error) => (error.id(), Err(error.into())),
-        };
-        let name = self.names.remove(&id).unwrap_or_default();
-        match result {
-            Ok(()) => Err(name),
-            Err(cause) => Ok(Ended::Task { name, cause }),
-        }
+        let mut names = self.work.stop_by(now + grace.mul_f64(0.75)).await;
+        names.extend(self.foundation.stop_by(now + grace).await);
+        stuck(names, grace)
     }
 }
 
@@ -285,15 +302,15 @@ pub struct Chain<'a>(pub &'a (dyn std::error::Error + 'static));
 impl fmt::Display for Chain<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.0)?;
-        let mut said = self.0.to_string();
+        let mut last = self.0.to_string();
         let mut cause = self.0.source();
         while let Some(error) = cause {
             let text = error.to_string();
             // Libraries repeat their source in their own text; once is enough.
-            if !said.contains(&text) {
+            if !last.contains(&text) {
                 write!(f, ": {text}")?;
             }
-            said = text;
+            last = text;
             cause = error.source();
         }
         Ok(())
@@ -381,10 +398,20 @@ mod tests {
 
     #[tokio::test]
     async fn a_task_that_does_not_listen_is_aborted_and_named() {
-        let mut group = Group::new();
-        group.spawn("deaf", |_| std::future::pending::<Result<(), Returned>>());
-        group.spawn("good", waits);
-        assert_eq!(group.stop(Instant::now() + Duration::from_secs(1)).await, ["deaf"]);
+        let mut tasks = Tasks::new();
+        tasks.spawn("deaf", |_| std::future::pending::<Result<(), Returned>>());
+        tasks.spawn("good", waits);
+        let stopped = tasks.stop(Duration::from_secs(1)).await;
+        assert!(matches!(stopped, Err(Ended::Stuck { names, .. }) if names == ["deaf"]));
+    }
+
+    #[tokio::test]
+    async fn a_group_reports_the_task_that_ended_early_and_stops_the_others() {
+        let mut tasks = Tasks::new();
+        tasks.spawn("nodes", waits);
+        tasks.spawn("zones", |_| async { Err::<(), _>("the watch broke") });
+        assert_eq!(tasks.ended_early().await.to_string(), "the task zones ended: the watch broke");
+        tasks.stop(GRACE).await.unwrap();
     }
 
     #[tokio::test]

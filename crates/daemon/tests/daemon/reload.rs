@@ -1,9 +1,9 @@
 //! Values that follow a real Secret and a real file.
 
-use std::{fs, sync::Arc};
+use std::fs;
 
 use daemon::{
-    reload::{self, Followed},
+    reload::{self, Followed, Problem, State},
     supervise::shutdown,
 };
 use k8s_openapi::api::core::v1::Secret;
@@ -13,7 +13,6 @@ use kube::{
 };
 use lab::ControlPlane;
 use serde_json::json;
-use tokio::sync::watch;
 
 use crate::{BOUND, token};
 
@@ -23,21 +22,18 @@ fn password(secret: &Secret) -> Result<String, String> {
     String::from_utf8(bytes.0.clone()).map_err(|error| error.to_string())
 }
 
-async fn seen<T: Clone>(receiver: &watch::Receiver<T>, condition: impl FnMut(&T) -> bool) -> T {
-    let mut receiver = receiver.clone();
-    let seen = tokio::time::timeout(BOUND, receiver.wait_for(condition)).await;
-    seen.expect("not within a minute").unwrap().clone()
+async fn seen<T, E>(followed: &mut Followed<T, E>, condition: impl Fn(&State<T, E>) -> bool) {
+    let seen = async {
+        while !condition(&followed.state()) {
+            followed.changed().await;
+        }
+    };
+    tokio::time::timeout(BOUND, seen).await.expect("not within a minute");
 }
 
-async fn refused(followed: &Followed<Option<Arc<String>>>, text: &str) {
-    seen(&followed.refusal, |problem| {
-        problem.as_ref().is_some_and(|problem| problem.contains(text))
-    })
-    .await;
-}
-
-async fn password_is(followed: &Followed<Option<Arc<String>>>, expected: &str) {
-    seen(&followed.value, |value| value.as_ref().is_some_and(|value| **value == expected)).await;
+fn is(state: &State<String, String>, value: &str, problem: Option<&str>) -> bool {
+    state.value.as_ref().is_some_and(|current| **current == value)
+        && state.problem.as_ref().map(ToString::to_string).as_deref() == problem
 }
 
 fn secret(key: &str, value: &str) -> Secret {
@@ -73,33 +69,53 @@ async fn narrow(plane: &ControlPlane) -> Client {
 #[tokio::test]
 async fn a_secret_is_followed_through_absence_bad_values_and_removal() {
     let plane = ControlPlane::start().await.unwrap();
-    let (source, followed) = reload::secret(narrow(&plane).await, "default", "vcenter", password);
+    let (source, mut followed) =
+        reload::secret(narrow(&plane).await, "default", "vcenter", password);
+    assert!(matches!(followed.state().problem, Some(Problem::Unread)));
     let (stop, shutdown) = shutdown();
     let task = tokio::runtime::Handle::current().spawn(source.follow(shutdown));
-    refused(&followed, "does not exist").await;
-    assert!(followed.value.borrow().is_none());
+    seen(&mut followed, |state| state.problem == Some(Problem::Absent)).await;
+    assert!(followed.state().value.is_none());
 
     let secrets: Api<Secret> = Api::namespaced(plane.client(), "default");
     secrets.create(&PostParams::default(), &secret("password", "one")).await.unwrap();
-    password_is(&followed, "one").await;
-    assert_eq!(*followed.refusal.borrow(), None);
+    seen(&mut followed, |state| is(state, "one", None)).await;
 
     let patch = |value| Patch::Merge(json!({"data": {"password": value}}));
     let none: Option<&str> = None;
     secrets.patch("vcenter", &PatchParams::default(), &patch(none)).await.unwrap();
-    refused(&followed, "the key password is missing").await;
-    password_is(&followed, "one").await;
+    seen(&mut followed, |state| is(state, "one", Some("the key password is missing"))).await;
 
     secrets.patch("vcenter", &PatchParams::default(), &patch(Some("dHdv"))).await.unwrap();
-    password_is(&followed, "two").await;
-    seen(&followed.refusal, Option::is_none).await;
+    seen(&mut followed, |state| is(state, "two", None)).await;
 
     secrets.delete("vcenter", &DeleteParams::default()).await.unwrap();
-    refused(&followed, "removed").await;
-    password_is(&followed, "two").await;
+    seen(&mut followed, |state| is(state, "two", Some("it does not exist"))).await;
 
     secrets.create(&PostParams::default(), &secret("password", "three")).await.unwrap();
-    password_is(&followed, "three").await;
+    seen(&mut followed, |state| is(state, "three", None)).await;
+    stop.request();
+    tokio::time::timeout(BOUND, task).await.unwrap().unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_label_on_a_secret_is_not_a_change() {
+    let plane = ControlPlane::start().await.unwrap();
+    let secrets: Api<Secret> = Api::namespaced(plane.client(), "default");
+    secrets.create(&PostParams::default(), &secret("password", "one")).await.unwrap();
+    let (source, mut followed) = reload::secret(plane.client(), "default", "vcenter", password);
+    let (stop, shutdown) = shutdown();
+    let task = tokio::runtime::Handle::current().spawn(source.follow(shutdown));
+    seen(&mut followed, |state| is(state, "one", None)).await;
+    let first = followed.usable().unwrap();
+    for patch in [json!({"metadata": {"labels": {"a": "b"}}}), json!({"data": {"password": null}})]
+    {
+        secrets.patch("vcenter", &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+    }
+    // The watch is in order, so the label was seen before the missing key.
+    followed.changed().await;
+    assert!(is(&followed.state(), "one", Some("the key password is missing")));
+    assert!(std::sync::Arc::ptr_eq(&first, &followed.usable().unwrap()));
     stop.request();
     tokio::time::timeout(BOUND, task).await.unwrap().unwrap().unwrap();
 }
@@ -107,12 +123,17 @@ async fn a_secret_is_followed_through_absence_bad_values_and_removal() {
 #[tokio::test]
 async fn a_secret_that_we_may_not_see_says_so() {
     let plane = ControlPlane::start().await.unwrap();
-    let (source, followed) = reload::secret(narrow(&plane).await, "default", "another", password);
+    let (source, mut followed) =
+        reload::secret(narrow(&plane).await, "default", "another", password);
     let (_stop, shutdown) = shutdown();
     let following = source.follow(shutdown);
+    let forbidden = |state: &State<String, String>| match &state.problem {
+        Some(Problem::Unreadable(reason)) => reason.contains("forbidden"),
+        _ => false,
+    };
     tokio::select! {
         _ = following => panic!("it ended"),
-        () = refused(&followed, "forbidden") => {}
+        () = seen(&mut followed, forbidden) => {}
     }
 }
 
@@ -120,19 +141,20 @@ async fn a_secret_that_we_may_not_see_says_so() {
 async fn a_file_is_followed_while_the_program_runs() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("vsphere.conf");
-    fs::write(&path, "one").unwrap();
     let parse = |files: &reload::Contents| {
         let text = files.values().next().map(|bytes| String::from_utf8_lossy(bytes).into_owned());
         text.filter(|text| !text.is_empty()).ok_or_else(|| "it is empty".to_owned())
     };
-    let (source, followed) = reload::files(vec![path.clone()], parse).unwrap();
+    let (source, mut followed) = reload::files(vec![path.clone()], parse);
+    assert_eq!(followed.state().problem, Some(Problem::Absent));
     let (stop, shutdown) = shutdown();
     let task = tokio::runtime::Handle::current().spawn(source.follow(shutdown));
+    fs::write(&path, "one").unwrap();
+    seen(&mut followed, |state| is(state, "one", None)).await;
     fs::write(&path, "").unwrap();
-    seen(&followed.refusal, |problem| problem.as_deref() == Some("it is empty")).await;
-    assert_eq!(**followed.value.borrow(), "one");
+    seen(&mut followed, |state| is(state, "one", Some("it is empty"))).await;
     fs::write(&path, "two").unwrap();
-    seen(&followed.value, |value| **value == "two").await;
+    seen(&mut followed, |state| is(state, "two", None)).await;
     stop.request();
     tokio::time::timeout(BOUND, task).await.unwrap().unwrap().unwrap();
 }
