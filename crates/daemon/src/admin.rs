@@ -1,9 +1,9 @@
-//! The HTTPS server beside the work: is it alive, is it ready, what does it count, how much does it say.
+//! The HTTPS server for health, readiness, metrics and the log level.
 //!
 //! ```text
-//!   /healthz /livez /readyz   [/name] [?verbose]   everybody, by default
-//!   /metrics                                       those who may `get` it
-//!   /debug/flags/v            GET, PUT             those who may
+//!   /healthz /livez /readyz   [/name] [?verbose]   open by default; details of checks for callers with `get` on /metrics
+//!   /metrics                                       callers with `get` on it
+//!   /debug/flags/v            GET, PUT             callers with `get` or `put` on it
 //! ```
 //!
 //! Everything but the open paths needs a token that the Kubernetes API knows and a role that allows it
@@ -20,15 +20,15 @@ use hyper::{
     server::conn::http1,
     service::{HttpService, service_fn},
 };
-use hyper_util::rt::TokioTimer;
+use hyper_util::rt::{TokioIo, TokioTimer};
 use prometheus_client::registry::Registry;
 use rustls::ServerConfig;
 use tokio::{
     net::{TcpListener, TcpStream},
-    sync::watch,
     task::JoinSet,
     time::timeout,
 };
+use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use tracing::{debug, info};
 
 pub use self::{
@@ -37,7 +37,7 @@ pub use self::{
 };
 use self::{
     health::Question,
-    tls::{Oldest, Pair, TlsStream},
+    tls::{Oldest, Pair},
 };
 use crate::{
     args::Serving,
@@ -51,67 +51,65 @@ pub(crate) mod health;
 mod process;
 mod tls;
 
-/// A client that does not finish its handshake and headers by then is cut off.
+/// A client has this long for its handshake, and again for its headers.
 const HEADERS_WITHIN: Duration = Duration::from_secs(10);
-/// A connection is ended after this time, whatever its client does; clients open another one.
+/// A connection is closed after this time, whatever its client does; clients open another one.
 const CONNECTION_LIVES: Duration = Duration::from_secs(300);
 /// How long requests that are being answered may take when the program ends.
 const DRAIN_WITHIN: Duration = Duration::from_secs(2);
 /// Connections at once; kubelet and Prometheus need two.
 const CONNECTIONS: usize = 100;
 
-/// What the server tells, and to whom.
+/// What the server serves, and to whom.
 pub struct Contents {
     /// The checks behind `/healthz`, `/livez` and `/readyz`.
     pub checks: Checks,
-    /// What `/metrics` tells, beside what the process costs.
+    /// Served under `/metrics`, with the metrics of the process added.
     pub metrics: Registry,
-    /// What `/debug/flags/v` changes.
+    /// Read and set by `/debug/flags/v`.
     pub verbosity: Verbosity,
-    /// Who may ask.
+    /// Authenticates and authorizes callers.
     pub access: Access,
 }
 
 /// The server cannot be started.
 #[derive(Debug, thiserror::Error)]
 pub enum AdminError {
-    /// The address is taken or not ours.
+    /// The address is in use or not an address of this machine.
     #[error("cannot listen on {address}: set --bind-address and --secure-port (0 serves nothing)")]
     Listen {
-        /// Which one.
+        /// From the flags.
         address: SocketAddr,
-        /// What the system says.
+        /// From the operating system.
         #[source]
         problem: io::Error,
     },
     /// The files with the certificate cannot be used.
     #[error(transparent)]
-    Certificate(#[from] Unusable),
+    Certificate(#[from] Unusable<String>),
     /// One of two files is missing.
     #[error("--tls-cert-file and --tls-private-key-file belong together: give both or none")]
     HalfAPair,
-    /// No certificate can be made.
-    #[error("no certificate can be made: {0}")]
+    /// A certificate cannot be made.
+    #[error("cannot make a certificate: {0}")]
     SelfSigned(String),
 }
 
-/// A server that listens and answers when it is run.
+/// The configuration for the next connection.
+type CurrentTls = Box<dyn Fn() -> Arc<ServerConfig> + Send + Sync>;
+
+/// A server that listens, and answers once it is run.
 pub struct Admin {
     listener: TcpListener,
     address: SocketAddr,
-    tls: watch::Receiver<Arc<ServerConfig>>,
-    /// Keeps the configuration alive, or follows its files.
-    source: Source,
+    tls: CurrentTls,
+    /// The files with the certificate, unless it was made at the start.
+    files: Option<Files<ServerConfig, String>>,
     contents: Arc<Contents>,
 }
 
-enum Source {
-    Files(Files<ServerConfig>),
-    Made(watch::Sender<Arc<ServerConfig>>),
-}
-
 impl Admin {
-    /// Listens by the flags; `None` when they say that nothing is served.
+    /// Listens as the flags say; `None` when the port is 0.
     ///
     /// # Errors
     /// When the address or the certificate cannot be used.
@@ -134,35 +132,31 @@ impl Admin {
         serving: &Serving,
         mut contents: Contents,
     ) -> Result<Self, AdminError> {
-        let (tls, source) = certificate(serving)?;
+        let (tls, files) = certificate(serving)?;
         contents.metrics.register_collector(Box::new(process::Process));
         let address = listener.local_addr().map_err(|problem| AdminError::Listen {
             address: SocketAddr::new(serving.bind_address, serving.secure_port),
             problem,
         })?;
-        Ok(Self { listener, address, tls, source, contents: Arc::new(contents) })
+        Ok(Self { listener, address, tls, files, contents: Arc::new(contents) })
     }
 
-    /// Where it listens.
+    /// The address it listens on, with the port that the system chose for port 0.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Answers until `shutdown`; then requests that are being answered may finish.
+    /// Serves until `shutdown`; requests that are being answered then may finish.
     ///
     /// # Errors
-    /// When the socket breaks.
+    /// When the listening socket fails.
     pub async fn run(self, shutdown: Shutdown) -> io::Result<()> {
-        let Self { listener, address, tls, source, contents } = self;
+        let Self { listener, address, tls, files, contents } = self;
         info!(%address, "serving health and metrics");
         let follow = async {
-            match source {
-                Source::Files(files) => files.follow(shutdown.clone()).await.unwrap_or_default(),
-                Source::Made(sender) => {
-                    shutdown.requested().await;
-                    drop(sender);
-                }
+            if let Some(files) = files {
+                files.follow(shutdown.clone()).await.unwrap_or_default();
             }
             Ok(())
         };
@@ -172,21 +166,23 @@ impl Admin {
 
 fn certificate(
     serving: &Serving,
-) -> Result<(watch::Receiver<Arc<ServerConfig>>, Source), AdminError> {
+) -> Result<(CurrentTls, Option<Files<ServerConfig, String>>), AdminError> {
     let oldest = Oldest(serving.tls_min_version != "VersionTLS13");
     match (&serving.tls_cert_file, &serving.tls_private_key_file) {
         (Some(certificate), Some(key)) => {
             let pair = Pair { certificate: certificate.clone(), key: key.clone() };
             let paths = vec![certificate.clone(), key.clone()];
             let parse = move |files: &reload::Contents| tls::from_files(&pair, oldest, files);
-            let (files, followed) = reload::files(paths, parse)?;
-            Ok((followed.value, Source::Files(files)))
+            let (files, followed) = reload::files(paths, parse);
+            let first = followed.usable()?;
+            let current = move || followed.usable().unwrap_or_else(|_| Arc::clone(&first));
+            Ok((Box::new(current), Some(files)))
         }
         (None, None) => {
             let names = ["localhost", "127.0.0.1", "::1"].map(str::to_owned).to_vec();
             let made = tls::self_signed(names, oldest).map_err(AdminError::SelfSigned)?;
-            let (sender, receiver) = watch::channel(Arc::new(made));
-            Ok((receiver, Source::Made(sender)))
+            let made = Arc::new(made);
+            Ok((Box::new(move || Arc::clone(&made)), None))
         }
         _ => Err(AdminError::HalfAPair),
     }
@@ -194,7 +190,7 @@ fn certificate(
 
 async fn accept(
     listener: &TcpListener,
-    tls: &watch::Receiver<Arc<ServerConfig>>,
+    tls: &CurrentTls,
     contents: &Arc<Contents>,
     shutdown: &Shutdown,
 ) -> io::Result<()> {
@@ -210,8 +206,7 @@ async fn accept(
             }
             Err(error) => return Err(error),
         };
-        let config = Arc::clone(&tls.borrow());
-        connections.spawn(converse(socket, config, Arc::clone(contents), shutdown.clone()));
+        connections.spawn(converse(socket, tls(), Arc::clone(contents), shutdown.clone()));
         while connections.try_join_next().is_some() {}
         if connections.len() >= CONNECTIONS {
             connections.join_next().await;
@@ -223,7 +218,7 @@ async fn accept(
     Ok(())
 }
 
-/// Whether it concerns one connection or a shortage, and not the socket that listens.
+/// Whether the error concerns one connection or a shortage, not the listening socket.
 fn is_passing(error: &io::Error) -> bool {
     // EMFILE, ENFILE, ENOBUFS, ENOMEM have no kind of their own.
     matches!(error.raw_os_error(), Some(24 | 23 | 105 | 12))
@@ -241,9 +236,12 @@ async fn converse(
     contents: Arc<Contents>,
     shutdown: Shutdown,
 ) {
-    let stream = match TlsStream::new(socket, config) {
-        Ok(stream) => stream,
-        Err(error) => return debug!(%error, "connection refused"),
+    let handshake = timeout(HEADERS_WITHIN, TlsAcceptor::from(config).accept(socket));
+    let stream = match shutdown.unless(handshake).await {
+        Some(Ok(Ok(stream))) => TokioIo::new(stream),
+        Some(Ok(Err(error))) => return debug!(%error, "TLS handshake failed"),
+        Some(Err(_)) => return debug!("TLS handshake timed out"),
+        None => return,
     };
     let service = service_fn(|request| {
         let contents = Arc::clone(&contents);
@@ -260,12 +258,14 @@ async fn converse(
         () = tokio::time::sleep(CONNECTION_LIVES) => finish(connection).await,
     };
     if let Err(error) = ended {
-        debug!(%error, "connection ended");
+        debug!(%error, "connection failed");
     }
 }
 
-/// Lets the request that is being answered come to its end.
-async fn finish<S>(mut connection: Pin<&mut http1::Connection<TlsStream, S>>) -> io::Result<()>
+/// Lets the request that is being answered finish.
+async fn finish<S>(
+    mut connection: Pin<&mut http1::Connection<TokioIo<TlsStream<TcpStream>>, S>>,
+) -> io::Result<()>
 where
     S: HttpService<Incoming, ResBody = Full<Bytes>, Error = Infallible>,
 {
@@ -280,13 +280,12 @@ impl Contents {
             debug!(path, status = refusal.status.as_u16(), "request refused");
             return text(refusal.status, format!("{}\n", refusal.text));
         }
-        let verbose = request.uri().query().is_some_and(asks_for_more);
         let reads = matches!(*request.method(), Method::GET | Method::HEAD);
         let mut parts = path.strip_prefix('/').unwrap_or(&path).splitn(2, '/');
         match (parts.next().unwrap_or_default(), parts.next()) {
-            ("healthz", only) if reads => self.health(Question::Healthz, only, verbose),
-            ("livez", only) if reads => self.health(Question::Livez, only, verbose),
-            ("readyz", only) if reads => self.health(Question::Readyz, only, verbose),
+            ("healthz", only) if reads => self.health(Question::Healthz, only, &request).await,
+            ("livez", only) if reads => self.health(Question::Livez, only, &request).await,
+            ("readyz", only) if reads => self.health(Question::Readyz, only, &request).await,
             ("metrics", None) if reads => self.metrics(),
             ("debug", Some("flags/v")) => self.verbosity(request).await,
             ("healthz" | "livez" | "readyz", _) | ("metrics", None) => {
@@ -300,13 +299,16 @@ impl Contents {
         }
     }
 
-    fn health(
+    async fn health(
         &self,
         question: Question,
         only: Option<&str>,
-        verbose: bool,
+        request: &Request<Incoming>,
     ) -> Response<Full<Bytes>> {
-        match self.checks.answer(question, only, verbose) {
+        let verbose = request.uri().query().is_some_and(is_verbose);
+        // Details name users, Secrets and servers.
+        let details = self.access.shows_details(request.headers()).await;
+        match self.checks.answer(question, only, verbose, details) {
             Some((true, lines)) => text(StatusCode::OK, lines),
             Some((false, lines)) => text(StatusCode::INTERNAL_SERVER_ERROR, lines),
             None => text(StatusCode::NOT_FOUND, "there is no such check\n".to_owned()),
@@ -327,10 +329,10 @@ impl Contents {
             Method::GET => text(StatusCode::OK, format!("{}\n", self.verbosity.get())),
             Method::PUT => {
                 let body = Limited::new(request.into_body(), 16).collect().await;
-                let said = body.ok().and_then(|body| {
+                let level = body.ok().and_then(|body| {
                     std::str::from_utf8(&body.to_bytes()).ok()?.trim().parse::<u8>().ok()
                 });
-                let Some(verbosity) = said else {
+                let Some(verbosity) = level else {
                     return text(
                         StatusCode::BAD_REQUEST,
                         "send a number from 0 to 255\n".to_owned(),
@@ -338,10 +340,9 @@ impl Contents {
                 };
                 match self.verbosity.set(verbosity) {
                     Ok(()) => {
-                        info!(verbosity, "verbosity changed");
-                        let said =
-                            format!("successfully set klog.logging.verbosity to {verbosity}\n");
-                        text(StatusCode::OK, said)
+                        info!(verbosity, "log verbosity changed");
+                        let done = "successfully set klog.logging.verbosity to";
+                        text(StatusCode::OK, format!("{done} {verbosity}\n"))
                     }
                     Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")),
                 }
@@ -352,7 +353,7 @@ impl Contents {
 }
 
 /// Whether a query has `verbose`, with or without a value.
-fn asks_for_more(query: &str) -> bool {
+fn is_verbose(query: &str) -> bool {
     query.split('&').any(|pair| pair == "verbose" || pair.starts_with("verbose="))
 }
 

@@ -1,12 +1,13 @@
 //! Flags that programs share, as Kubernetes' own components spell and read them.
 //!
 //! A program flattens the groups it wants into its own clap type and reads it with [`read`], which adds what
-//! Go's flags have and clap does not: `_` for `-` in names, and a kind word about flags that are no more.
+//! Go's flags have and clap does not: `_` for `-` in names, and an answer to flags that were removed.
 //! Values are in Go's syntax: durations such as `1m30s`, switches such as `--leader-elect=false`.
 //!
-//! Flags that change nothing here are still taken, so that existing manifests work; [`Line::unused`] names them.
+//! Flags that change nothing here are still accepted, so that existing manifests work; [`Line::unused`] lists
+//! them.
 
-use std::{ffi::OsString, net::IpAddr, path::PathBuf, time::Duration};
+use std::{ffi::OsString, net::IpAddr, time::Duration};
 
 use clap::{
     Arg, ArgMatches, Args, Command, Parser,
@@ -15,13 +16,11 @@ use clap::{
     parser::ValueSource,
 };
 use hyper::header::{HeaderValue, USER_AGENT};
-use kube::{
-    Client, Config,
-    config::{KubeConfigOptions, Kubeconfig},
-};
+use kube::{Client, Config};
 
 pub use self::go::{InvalidDuration, OptionalPath, duration, optional_path, switch};
 use crate::{
+    client::{self, InvalidKubernetes, Limits},
     lease::{InvalidTiming, Timing},
     supervise::Chain,
     telemetry::Format,
@@ -29,7 +28,7 @@ use crate::{
 
 mod go;
 
-/// Which of several equal processes works: the others stand by.
+/// Which of several replicas works; the others stand by.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Leader election")]
 pub struct LeaderElection {
@@ -37,13 +36,13 @@ pub struct LeaderElection {
     #[arg(long, default_value = "true", num_args = 0..=1, default_missing_value = "true",
           require_equals = true, value_parser = switch, action = clap::ArgAction::Set)]
     pub leader_elect: bool,
-    /// How long others wait after the last renewal they saw before they take over.
+    /// How long standby processes wait after the last renewal they saw before they take over.
     #[arg(long, default_value = "15s", value_parser = duration)]
     pub leader_elect_lease_duration: Duration,
-    /// How long the leader tries to renew before it gives up and ends.
+    /// How long the leader retries a renewal before it exits.
     #[arg(long, default_value = "10s", value_parser = duration)]
     pub leader_elect_renew_deadline: Duration,
-    /// How long everybody waits between two tries.
+    /// How long to wait between two tries.
     #[arg(long, default_value = "2s", value_parser = duration)]
     pub leader_elect_retry_period: Duration,
     /// The kind of object that is locked: only `leases`.
@@ -71,7 +70,7 @@ impl LeaderElection {
     }
 }
 
-/// Where health and metrics are served, and by whom a caller knows us.
+/// Where and with which certificate health and metrics are served.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Serving")]
 pub struct Serving {
@@ -81,48 +80,49 @@ pub struct Serving {
     /// The port of HTTPS; 0 serves nothing.
     #[arg(long, default_value_t = 10258)]
     pub secure_port: u16,
-    /// The certificate, with intermediates, as PEM; without it one is made at each start. Changes are noticed.
+    /// The certificate, with intermediates, as PEM; without it a self-signed one is made at each start. Changes are
+    /// picked up without a restart.
     #[arg(long, default_value = "", hide_default_value = true, value_parser = optional_path)]
     pub tls_cert_file: OptionalPath,
     /// The key of the certificate, as PEM.
     #[arg(long, default_value = "", hide_default_value = true, value_parser = optional_path)]
     pub tls_private_key_file: OptionalPath,
-    /// The oldest TLS that is spoken: VersionTLS12 or VersionTLS13.
+    /// The oldest version of TLS that is accepted: VersionTLS12 or VersionTLS13.
     #[arg(long, default_value = "VersionTLS12", value_parser = ["VersionTLS12", "VersionTLS13"])]
     pub tls_min_version: String,
 }
 
-/// Who asks for metrics.
+/// How callers of the metrics are authenticated.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Authentication")]
 pub struct Authentication {
-    /// The kubeconfig of the API that reviews tokens; by default the one that is used for everything.
+    /// The kubeconfig for token reviews; by default the one that is used for everything.
     #[arg(long, default_value = "", hide_default_value = true, value_parser = optional_path)]
     pub authentication_kubeconfig: OptionalPath,
-    /// How long the answer of a token review holds.
+    /// How long the result of a token review is cached.
     #[arg(long, default_value = "10s", value_parser = duration)]
     pub authentication_token_webhook_cache_ttl: Duration,
 }
 
-/// Who may have metrics.
+/// How callers of the metrics are authorized.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Authorization")]
 pub struct Authorization {
-    /// The kubeconfig of the API that is asked who may what; by default the one that is used for everything.
+    /// The kubeconfig of the authorization API (SubjectAccessReview); by default the one that is used for everything.
     #[arg(long, default_value = "", hide_default_value = true, value_parser = optional_path)]
     pub authorization_kubeconfig: OptionalPath,
-    /// Paths that everybody may have without a token; `/path/*` means all below it.
+    /// Paths that need no token; `/path/*` means all below it.
     #[arg(long, default_value = "/healthz,/readyz,/livez", value_delimiter = ',')]
     pub authorization_always_allow_paths: Vec<String>,
-    /// How long a permission holds.
+    /// How long a permission is cached.
     #[arg(long, default_value = "10s", value_parser = duration)]
     pub authorization_webhook_cache_authorized_ttl: Duration,
-    /// How long a refusal holds.
+    /// How long a refusal is cached.
     #[arg(long, default_value = "10s", value_parser = duration)]
     pub authorization_webhook_cache_unauthorized_ttl: Duration,
 }
 
-/// The Kubernetes API that we work for.
+/// The Kubernetes API that the program works for.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Kubernetes")]
 pub struct Kubernetes {
@@ -132,80 +132,43 @@ pub struct Kubernetes {
     /// The address of the API, instead of the kubeconfig's.
     #[arg(long)]
     pub master: Option<String>,
+    /// Requests a second to the API, on average; 0 means the default, less means no limit. Renewing the lease
+    /// never waits.
+    #[arg(long, default_value_t = DEFAULT_QPS, allow_negative_numbers = true, value_parser = qps)]
+    pub kube_api_qps: f32,
+    /// Requests to the API at once, after a pause; 0 means the default.
+    #[arg(long, default_value_t = DEFAULT_BURST)]
+    pub kube_api_burst: u32,
 }
 
-/// The API cannot be reached with these settings.
-#[derive(Debug, thiserror::Error)]
-pub enum InvalidKubernetes {
-    /// The kubeconfig cannot be used.
-    #[error("the kubeconfig {} cannot be used: {problem}", path.display())]
-    Kubeconfig {
-        /// Which file.
-        path: PathBuf,
-        /// What is wrong with it.
-        problem: String,
-    },
-    /// The address is none.
-    #[error("--master={0} is no address such as https://10.0.0.1:6443")]
-    Master(String),
-    /// There is no service account.
-    #[error(
-        "neither --kubeconfig nor --master is given, and this is no pod with a service account: {0}"
-    )]
-    NoPod(String),
-    /// The client cannot be made.
-    #[error("a client of the API cannot be made: {0}")]
-    Client(String),
+const DEFAULT_QPS: f32 = 500.0;
+const DEFAULT_BURST: u32 = 1000;
+
+fn qps(text: &str) -> Result<f32, String> {
+    let number: Option<f32> = text.parse().ok().filter(|number: &f32| number.is_finite());
+    number.ok_or_else(|| format!("{text:?} is not a valid number"))
 }
 
 impl Kubernetes {
-    /// A client by these settings, which the API knows as `program`; sends nothing yet.
+    /// A client that the API knows as `program`; it sends nothing yet.
     ///
     /// # Errors
     /// When a file or the address cannot be used.
     pub async fn client(&self, program: &'static str) -> Result<Client, InvalidKubernetes> {
         let mut config = match (&self.kubeconfig, &self.master) {
-            (Some(path), _) => config_from(path).await?,
-            (None, Some(master)) if !master.is_empty() => Config::new(uri(master)?),
+            (Some(path), _) => client::read_kubeconfig(path).await?,
+            (None, Some(master)) if !master.is_empty() => Config::new(client::address(master)?),
             (None, _) => Config::incluster()
                 .map_err(|error| InvalidKubernetes::NoPod(Chain(&error).to_string()))?,
         };
         if let Some(master) = self.master.as_deref().filter(|master| !master.is_empty()) {
-            config.cluster_url = uri(master)?;
+            config.cluster_url = client::address(master)?;
         }
         config.headers.push((USER_AGENT, HeaderValue::from_static(program)));
-        Client::try_from(config)
-            .map_err(|error| InvalidKubernetes::Client(Chain(&error).to_string()))
+        let qps = if self.kube_api_qps == 0.0 { DEFAULT_QPS } else { self.kube_api_qps };
+        let burst = if self.kube_api_burst == 0 { DEFAULT_BURST } else { self.kube_api_burst };
+        client::connect(config, Limits { qps: Some(qps).filter(|qps| *qps > 0.0), burst })
     }
-}
-
-/// A client by a kubeconfig of its own, or the one that is used for everything.
-pub(crate) async fn client_or(
-    kubeconfig: &OptionalPath,
-    client: &Client,
-) -> Result<Client, InvalidKubernetes> {
-    match kubeconfig {
-        None => Ok(client.clone()),
-        Some(path) => Client::try_from(config_from(path).await?)
-            .map_err(|error| InvalidKubernetes::Client(Chain(&error).to_string())),
-    }
-}
-
-async fn config_from(path: &PathBuf) -> Result<Config, InvalidKubernetes> {
-    let refuse = |error: &kube::config::KubeconfigError| InvalidKubernetes::Kubeconfig {
-        path: path.clone(),
-        problem: Chain(error).to_string(),
-    };
-    let kubeconfig = Kubeconfig::read_from(path).map_err(|error| refuse(&error))?;
-    Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
-        .await
-        .map_err(|error| refuse(&error))
-}
-
-fn uri(master: &str) -> Result<hyper::http::Uri, InvalidKubernetes> {
-    let uri: Option<hyper::http::Uri> = master.parse().ok();
-    uri.filter(|uri| uri.scheme().is_some() && uri.host().is_some())
-        .ok_or_else(|| InvalidKubernetes::Master(master.to_owned()))
 }
 
 /// What is logged, and how.
@@ -220,10 +183,10 @@ pub struct Logs {
     pub log_format: Format,
 }
 
-/// A flag that a program had once: its name without dashes, and what to do instead.
+/// A flag that was removed: its name without dashes, and what to do instead.
 pub type Removed = (&'static str, &'static str);
 
-/// A flag that is taken, so that existing manifests work, and changes nothing.
+/// A flag that is accepted, so that existing manifests work, and changes nothing.
 #[derive(Clone, Copy, Debug)]
 pub enum Ignored {
     /// `--name` or `--name=false`.
@@ -233,8 +196,8 @@ pub enum Ignored {
 }
 
 /// Flags of the groups here that change nothing: only HTTP/1.1 is served and there is no profiler; callers
-/// prove themselves by a token and no proxy is in front of us; few requests are sent, as JSON, and the API
-/// limits callers fairly by itself; one level of logs counts for all, and lines are written at once.
+/// authenticate by a token and without a proxy; requests are sent as JSON; one log level counts for all, and
+/// lines are written at once.
 const IGNORED: &[Ignored] = &[
     Ignored::Value("tls-cipher-suites"),
     Ignored::Value("tls-curve-preferences"),
@@ -255,8 +218,6 @@ const IGNORED: &[Ignored] = &[
     Ignored::Value("requestheader-group-headers"),
     Ignored::Value("requestheader-uid-headers"),
     Ignored::Value("requestheader-username-headers"),
-    Ignored::Value("kube-api-qps"),
-    Ignored::Value("kube-api-burst"),
     Ignored::Value("kube-api-content-type"),
     Ignored::Value("vmodule"),
     Ignored::Value("log-flush-frequency"),
@@ -282,32 +243,32 @@ impl Ignored {
     }
 }
 
-/// Why the command line was not taken, or an answer such as `--help` that ends the program.
+/// Why the command line was refused, or the text that `--help` and `--version` request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// What to write.
+    /// For stdout or stderr.
     pub text: String,
-    /// Whether this is what was asked for: write it to stdout and succeed.
+    /// Whether the user requested it: write it to stdout and succeed.
     pub wanted: bool,
 }
 
-/// Lines of help that are longer are hard to read.
+/// The width of the help text.
 const WIDEST: usize = 100;
 
 /// A command line that was read.
 #[derive(Clone, Debug)]
 pub struct Line<P> {
-    /// What it says.
+    /// The program's flags.
     pub flags: P,
     /// Flags that were given and change nothing, for a warning in the log.
     pub unused: Vec<String>,
 }
 
-/// Reads a command line (with the program's name first). Beside the flags of `P` it takes those of the groups
-/// here that change nothing, and the program's own.
+/// Reads a command line (with the program's name first). Beside the flags of `P` it accepts those that change
+/// nothing: the ones of the groups here, and `ignored`.
 ///
 /// # Errors
-/// The text to show when it is refused, or asks for help or the version.
+/// The text to show when it is refused, or requests help or the version.
 pub fn read<P: Parser>(
     arguments: impl IntoIterator<Item = OsString>,
     removed: &[Removed],
@@ -331,7 +292,7 @@ pub fn read<P: Parser>(
     })
 }
 
-/// What the help calls the value of a flag that does not say it itself; clap would repeat the flag's name.
+/// The name of a flag's value in the help; clap would repeat the name of the flag.
 fn value_name(argument: &Arg) -> Option<&'static str> {
     let name = argument.get_long()?;
     if argument
@@ -365,7 +326,7 @@ fn unused(command: &Command, matches: &ArgMatches) -> Vec<String> {
         .collect()
 }
 
-/// What to say about an unknown flag that existed once.
+/// The answer to an unknown flag that was removed.
 fn gone(error: &clap::Error, removed: &[Removed]) -> Option<String> {
     if error.kind() != ErrorKind::UnknownArgument {
         return None;
@@ -502,6 +463,19 @@ mod tests {
     }
 
     #[test]
+    fn a_rate_may_be_any_number_and_nothing_else() {
+        let rate = |line| parsed(line).map(|program| program.kubernetes.kube_api_qps);
+        for (line, expected) in
+            [("", 500.0), ("--kube-api-qps=0.5", 0.5), ("--kube-api-qps=-1", -1.0)]
+        {
+            assert_eq!(rate(line).unwrap().to_bits(), f32::to_bits(expected), "{line}");
+        }
+        for line in ["--kube-api-qps=many", "--kube-api-qps=NaN"] {
+            assert!(rate(line).unwrap_err().contains("is not a valid number"), "{line}");
+        }
+    }
+
+    #[test]
     fn another_lock_than_a_lease_is_refused() {
         assert!(parsed("--leader-elect-resource-lock=endpoints").unwrap_err().contains("leases"));
     }
@@ -513,15 +487,14 @@ mod tests {
         assert!(error.to_string().contains("/nowhere/config"), "{error}");
         let program = parsed("--master=10.0.0.1").unwrap();
         let error = program.kubernetes.client("program").await.err().unwrap();
-        assert!(error.to_string().contains("--master=10.0.0.1 is no address"), "{error}");
+        assert!(error.to_string().contains("--master=10.0.0.1 is not a valid address"), "{error}");
     }
 
     #[test]
     fn flags_that_change_nothing_are_taken_and_named() {
-        let words =
-            ["program", "--kube-api-qps=1000", "--profiling", "--v=2", "--client_ca_file=/ca"];
+        let words = ["program", "--vmodule=a=1", "--profiling", "--v=2", "--client_ca_file=/ca"];
         let line = read::<Program>(words.map(OsString::from), REMOVED, &[]).unwrap();
-        assert_eq!(line.unused, ["--profiling", "--client-ca-file", "--kube-api-qps"]);
+        assert_eq!(line.unused, ["--profiling", "--client-ca-file", "--vmodule"]);
     }
 
     #[test]
@@ -530,6 +503,6 @@ mod tests {
             read::<Program>(["program", "--help"].map(OsString::from), REMOVED, &[]).unwrap_err();
         assert!(answer.wanted);
         assert!(answer.text.contains("Leader election"), "{}", answer.text);
-        assert!(!answer.text.contains("kube-api-qps"), "what changes nothing is hidden");
+        assert!(!answer.text.contains("vmodule"), "what changes nothing is hidden");
     }
 }

@@ -1,7 +1,7 @@
 //! Kubernetes Events in the shape of client-go: core/v1, one object per message, counted when repeated.
 //!
 //! Core events, not those of `events.k8s.io`, because existing roles allow only the former. Recording never
-//! waits and never fails: events that cannot be delivered are dropped with a line in the log.
+//! waits and never fails: events that cannot be delivered are dropped, and the log says so.
 
 use std::{
     collections::HashMap,
@@ -33,26 +33,28 @@ use crate::{
     supervise::{Chain, Shutdown},
 };
 
-/// As client-go: repeats within this time are counted instead of written anew.
+/// As in client-go: repeats within this time are counted instead of written as new events.
 const SAME_WITHIN: Duration = Duration::from_secs(600);
-/// Messages that are remembered for counting.
-const REMEMBERED: usize = 4096;
-/// Events that wait to be written.
-const WAITING: usize = 1000;
+/// Events that are cached for counting.
+const CACHED: usize = 4096;
+/// Events in the queue.
+const QUEUED: usize = 1000;
+/// How long the end of a program may wait for events that are still queued.
+const REST_WITHIN: Duration = Duration::from_secs(5);
 const WRITE_WITHIN: Duration = Duration::from_secs(10);
-/// As the API: longer messages are refused.
+/// The API refuses longer messages.
 const LONGEST_MESSAGE: usize = 1024;
 
-/// Whether somebody should care.
+/// The type of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// All is well.
+    /// For information.
     Normal,
-    /// Something is not as it should be.
+    /// Something needs attention.
     Warning,
 }
 
-/// What happened to which object, without the time: equal notes are counted.
+/// An event without its time; equal notes are counted.
 #[derive(Clone, Debug)]
 struct Note {
     regarding: ObjectReference,
@@ -61,20 +63,20 @@ struct Note {
     message: String,
 }
 
-/// Records events; clones record into the same stream.
+/// Records events; clones share one queue.
 #[derive(Clone, Debug)]
 pub struct Recorder {
     notes: mpsc::Sender<Note>,
     dropped: Arc<AtomicU64>,
 }
 
-/// Writes what recorders recorded.
+/// Writes the recorded events to the API.
 pub struct Writer {
     client: Client,
     component: String,
     host: String,
     notes: mpsc::Receiver<Note>,
-    /// Events that found no place among those that wait, since that was last told.
+    /// Events that did not fit into the queue since the last log line about them.
     dropped: Arc<AtomicU64>,
     written: HashMap<String, Written>,
 }
@@ -86,20 +88,20 @@ struct Written {
     at: Instant,
 }
 
-/// Where events go that concern objects in no namespace.
+/// The namespace of events about objects without a namespace.
 const CLUSTER_EVENTS: &str = "default";
 
-/// What a [`Writer`] calls for events about objects in this namespace, or in none.
+/// What a [`Writer`] calls for events about objects in this namespace, or without one.
 #[must_use]
 pub fn permissions(namespace: Option<&str>) -> Vec<Permission> {
     let scope = Scope::namespace(namespace.unwrap_or(CLUSTER_EVENTS));
     vec![Permission::new(scope, ("", "events"), &["create", "patch"])]
 }
 
-/// A recorder, and the task that writes for it. `component` and `host` say where events come from.
+/// A recorder, and the task that writes for it; `component` and `host` become the source of its events.
 #[must_use]
 pub fn recorder(client: Client, component: &str, host: &str) -> (Recorder, Writer) {
-    let (sender, notes) = mpsc::channel(WAITING);
+    let (sender, notes) = mpsc::channel(QUEUED);
     let (component, host) = (component.to_owned(), host.to_owned());
     let dropped = Arc::new(AtomicU64::new(0));
     let recorder = Recorder { notes: sender, dropped: Arc::clone(&dropped) };
@@ -107,7 +109,7 @@ pub fn recorder(client: Client, component: &str, host: &str) -> (Recorder, Write
 }
 
 impl Recorder {
-    /// Records that something happened to the object.
+    /// Queues an event about the object.
     pub fn record(&self, regarding: &ObjectReference, kind: Kind, reason: &str, message: &str) {
         let note = Note {
             regarding: regarding.clone(),
@@ -116,43 +118,47 @@ impl Recorder {
             message: shortened(message),
         };
         if self.notes.try_send(note).is_err() && self.dropped.fetch_add(1, Ordering::Relaxed) == 0 {
-            warn!(reason, message, "event dropped: too many are waiting; more may follow");
+            warn!(reason, message, "event dropped: the queue is full; more may follow");
         }
     }
 }
 
 impl Writer {
-    /// Writes events until `shutdown`, and then those that are still waiting.
+    /// Writes events until `shutdown`, and then those that are still queued, for a few seconds.
     ///
     /// # Errors
-    /// None: it returns only when asked to.
+    /// None.
     pub async fn run(mut self, shutdown: Shutdown) -> Result<(), std::convert::Infallible> {
         while let Some(Some(note)) = shutdown.unless(self.notes.recv()).await {
             self.write(note).await;
             if self.notes.is_empty() {
-                self.confess();
+                self.log_dropped();
             }
         }
         shutdown.requested().await;
         self.notes.close();
-        while let Some(note) = self.notes.recv().await {
-            self.write(note).await;
+        let rest = async {
+            while let Some(note) = self.notes.recv().await {
+                self.write(note).await;
+            }
+        };
+        if timeout(REST_WITHIN, rest).await.is_err() {
+            warn!("events dropped: too many were queued at the end");
         }
         Ok(())
     }
 
-    /// Says how many events were dropped, once for all of them.
-    fn confess(&self) {
+    fn log_dropped(&self) {
         let events = self.dropped.swap(0, Ordering::Relaxed);
         if events > 0 {
-            warn!(events, "events were dropped because too many were waiting");
+            warn!(events, "events dropped because the queue was full");
         }
     }
 
     async fn write(&mut self, note: Note) {
         let reason = note.reason.clone();
         match timeout(WRITE_WITHIN, self.send(note)).await {
-            Ok(Ok(())) => debug!(reason, "event recorded"),
+            Ok(Ok(())) => debug!(reason, "event written"),
             Ok(Err(error)) => warn!(reason, error = %Chain(&error), "event dropped"),
             Err(_) => warn!(reason, "event dropped: the API did not answer"),
         }
@@ -170,7 +176,7 @@ impl Writer {
             written.count += 1;
             let patch = json!({"count": written.count, "lastTimestamp": now});
             match events.patch(&written.name, &PatchParams::default(), &Patch::Merge(patch)).await {
-                // The API keeps events for an hour; one that is gone is written anew.
+                // The API keeps events for an hour; one that is gone is created again.
                 Err(kube::Error::Api(status)) if status.code == 404 => {}
                 patched => return patched.map(drop),
             }
@@ -178,7 +184,7 @@ impl Writer {
         let event = self.event(note, &namespace, &now);
         let name = event.metadata.name.clone().unwrap_or_default();
         events.create(&PostParams::default(), &event).await?;
-        self.remember(key, name);
+        self.cache(key, name);
         Ok(())
     }
 
@@ -208,12 +214,12 @@ impl Writer {
         }
     }
 
-    fn remember(&mut self, key: String, name: String) {
-        if self.written.len() >= REMEMBERED {
+    fn cache(&mut self, key: String, name: String) {
+        if self.written.len() >= CACHED {
             self.written.retain(|_, written| written.at.elapsed() < SAME_WITHIN);
         }
-        if self.written.len() >= REMEMBERED {
-            // Forgetting costs an object more; growing without bound costs the process.
+        if self.written.len() >= CACHED {
+            // Forgetting costs one more object per event; growing without bound would cost the process.
             self.written.clear();
         }
         self.written.insert(key, Written { name, count: 1, at: Instant::now() });

@@ -1,17 +1,22 @@
-//! Leader election on a Lease, by the rules of client-go, so that ours and upstream's programs can share one.
+//! Leader election on a Lease, by the rules of client-go, so that our and upstream's programs can share one.
 //!
 //! ```text
 //!   Elector::run  ─ get, decide, replace at the version that was read ─►  Lease
-//!        └─ Leadership: who leads, for those who work only while they do
+//!        └─ Leadership: whether this process leads, for tasks that work only while it does
 //! ```
 //!
-//! Losing the lease is an error and ends the program ([`Supervisor::spawn_foundation`]). A graceful end gives
-//! the lease back, so that the next one need not wait for it to run out. What is decided, and why two never
-//! lead at once, is in [`Candidate`].
+//! Losing the lease is an error and ends the program ([`Supervisor::spawn_foundation`]). A graceful end
+//! releases the lease, so that the next leader need not wait for it to expire. Why two processes never lead at
+//! once is in `candidate.rs`.
 //!
 //! [`Supervisor::spawn_foundation`]: crate::supervise::Supervisor::spawn_foundation
 
-use std::{fs, hash::BuildHasher, io, time::Duration};
+use std::{
+    fs,
+    hash::BuildHasher,
+    io,
+    time::{Duration, SystemTime},
+};
 
 use jiff::Timestamp;
 use k8s_openapi::{
@@ -35,7 +40,8 @@ use tokio::{
 };
 use tracing::{debug, info, warn};
 
-pub use self::candidate::{Act, Candidate, InvalidTiming, Record, Timing, decide};
+use self::candidate::{Act, Candidate, Record};
+pub use self::candidate::{InvalidTiming, Timing};
 use crate::{
     admin::Check,
     events::{Kind, Recorder},
@@ -45,22 +51,31 @@ use crate::{
 
 mod candidate;
 
-/// How long giving the lease back may take; after that it runs out by itself.
+/// How long releasing the lease may take; after that it expires by itself.
 const RELEASE_WITHIN: Duration = Duration::from_secs(3);
 
 /// Whether this process leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// It stands by; the leader's name, if one was seen.
+    /// It stands by.
     StandingBy {
-        /// Who leads.
+        /// The leader's identity, if one was seen.
         leader: Option<String>,
     },
     /// It leads until then, and longer if it renews in time.
     Leading {
-        /// When it stops to lead without another renewal.
+        /// When leadership ends without another renewal.
         until: Instant,
+        /// The same by the wall clock, which goes on while the machine is suspended.
+        until_wall: SystemTime,
     },
+}
+
+impl Standing {
+    fn leading(until: Instant) -> Self {
+        let until_wall = SystemTime::now() + until.saturating_duration_since(Instant::now());
+        Self::Leading { until, until_wall }
+    }
 }
 
 /// A view of whether this process leads.
@@ -68,15 +83,15 @@ pub enum Standing {
 pub struct Leadership(watch::Receiver<Standing>);
 
 impl Leadership {
-    /// That of a process without rivals, for `--leader-elect=false`.
+    /// Leadership without a lease, for `--leader-elect=false`.
     #[must_use]
     pub fn undisputed() -> Self {
-        // Further than any process lives; further still might not fit into the clock.
+        // Longer than any process lives, and short enough for the clock.
         let until = Instant::now() + Duration::from_secs(30 * 365 * 24 * 3600);
-        Self(watch::channel(Standing::Leading { until }).1)
+        Self(watch::channel(Standing::leading(until)).1)
     }
 
-    /// Returns when this process leads; never, if it does not before it ends.
+    /// Returns when this process leads.
     pub async fn acquired(&self) {
         let leads = |standing: &Standing| matches!(standing, Standing::Leading { .. });
         if self.0.clone().wait_for(leads).await.is_err() {
@@ -84,13 +99,22 @@ impl Leadership {
         }
     }
 
-    /// Whether it leads at this moment: false also when the process slept through its renewal.
+    /// Whether it leads at this moment; two clock reads, so cheap enough to call before every write.
+    ///
+    /// False also when the process was stopped or the machine suspended past the last renewal. True means that
+    /// no other process can lead before the renew deadline ends and the rest of the lease duration has passed:
+    /// a request that is sent at once has that long to arrive.
     #[must_use]
     pub fn holds(&self) -> bool {
-        matches!(*self.0.borrow(), Standing::Leading { until } if Instant::now() < until)
+        match *self.0.borrow() {
+            Standing::StandingBy { .. } => false,
+            Standing::Leading { until, until_wall } => {
+                Instant::now() < until && SystemTime::now() < until_wall
+            }
+        }
     }
 
-    /// How it stands.
+    /// The current standing.
     #[must_use]
     pub fn standing(&self) -> Standing {
         self.0.borrow().clone()
@@ -104,13 +128,13 @@ impl Leadership {
     }
 }
 
-/// How long after the end of a leadership that nobody noticed the process counts as dead; upstream's number.
+/// How long after its leadership ended a process that did not end counts as hung; upstream's number.
 const UNNOTICED: Duration = Duration::from_secs(20);
 
-/// Keeps the check `leaderElection` of a program: it fails when a leader neither renews nor ends.
+/// Reports the check `leaderElection`: it fails when a leader neither renews nor ends.
 ///
 /// # Errors
-/// None: it returns when asked to.
+/// None.
 pub async fn report(
     mut leadership: Leadership,
     check: Check,
@@ -118,7 +142,7 @@ pub async fn report(
 ) -> Result<(), std::convert::Infallible> {
     loop {
         let dead = match leadership.standing() {
-            Standing::Leading { until } => {
+            Standing::Leading { until, .. } => {
                 check.pass("leading");
                 Some(until + UNNOTICED)
             }
@@ -136,7 +160,7 @@ pub async fn report(
                 Some(dead) => tokio::time::sleep_until(dead).await,
                 None => std::future::pending().await,
             }
-            check.fail("the lease was neither renewed nor given up");
+            check.fail("the lease was neither renewed nor released");
             std::future::pending::<()>().await;
         };
         let news = shutdown.unless(async {
@@ -151,39 +175,39 @@ pub async fn report(
     }
 }
 
-/// Why a leader leads no more.
+/// Why leadership was lost.
 #[derive(Debug, thiserror::Error)]
 pub enum Lost {
     /// The lease was not renewed in time.
     #[error("leadership lost: the lease {lease} was not renewed within {} s: {problem}", within.as_secs_f64())]
     Expired {
-        /// Which lease.
+        /// Namespace and name.
         lease: String,
         /// The renew deadline.
         within: Duration,
-        /// What the last try failed with.
+        /// The error of the last try.
         problem: String,
     },
     /// Another process holds the lease.
     #[error("leadership lost: the lease {lease} is held by {holder}")]
     Taken {
-        /// Which lease.
+        /// Namespace and name.
         lease: String,
-        /// By whom.
+        /// The identity in the lease.
         holder: String,
     },
 }
 
-/// A name that no other process has: `<hostname>_<uuid>`, as upstream's.
+/// A unique identity: `<hostname>_<uuid>`, as upstream's.
 ///
 /// # Errors
-/// When the kernel does not tell.
+/// When `/proc` cannot be read.
 pub fn identity() -> io::Result<String> {
     let read = |name: &str| fs::read_to_string(format!("/proc/sys/kernel/{name}"));
     Ok(format!("{}_{}", read("hostname")?.trim(), read("random/uuid")?.trim()))
 }
 
-/// What an [`Elector`] of this lease calls; its event is written by whoever records it.
+/// What an [`Elector`] of this lease calls, without its event.
 #[must_use]
 pub fn permissions(namespace: &str, name: &str) -> Vec<Permission> {
     let here = || Scope::namespace(namespace);
@@ -212,12 +236,12 @@ pub struct Elector {
 enum Try {
     Leading,
     Following(Duration),
-    /// Another one wrote at the same time.
+    /// Another process wrote at the same time.
     Contended,
 }
 
 impl Elector {
-    /// A candidate with this name for the lease; nothing is sent before [`Elector::run`].
+    /// A candidate with the identity `me`; nothing is sent before [`Elector::run`].
     #[must_use]
     pub fn new(client: Client, namespace: &str, name: &str, me: String, timing: Timing) -> Self {
         let leading = Family::<[(&'static str, String); 1], Gauge>::default();
@@ -241,22 +265,22 @@ impl Elector {
         self
     }
 
-    /// Adds the metric that says who leads, under client-go's name.
+    /// Registers the metric of client-go.
     pub fn register(&self, registry: &mut Registry) {
         let help = "Whether this process leads: 1 if it does, 0 if it stands by";
         registry.register("leader_election_master_status", help, self.leading.clone());
     }
 
-    /// A view for those who work only while this process leads.
+    /// A view for tasks that work only while this process leads.
     #[must_use]
     pub fn leadership(&self) -> Leadership {
         Leadership(self.standing.subscribe())
     }
 
-    /// Stands for election, then leads, until `shutdown`; then gives the lease back.
+    /// Stands for election, then leads, until `shutdown`; then releases the lease.
     ///
     /// # Errors
-    /// When leadership is lost. There is no way back: what ran under it must end.
+    /// When leadership is lost. What ran under it must end.
     pub async fn run(mut self, shutdown: Shutdown) -> Result<(), Lost> {
         if shutdown.unless(self.acquire()).await.is_some()
             && let Some(lost) = shutdown.unless(self.keep()).await
@@ -302,12 +326,12 @@ impl Elector {
                 Ok(Try::Following(left)) => left,
                 Ok(Try::Contended) => retry,
                 Err(problem) => {
-                    warn!(problem, lease = self.lease(), "lease not acquired; trying again");
+                    warn!(problem, lease = self.lease(), "lease not acquired; retrying");
                     retry
                 }
             };
             self.stand_by();
-            // Not before the lease runs out is only a hint: it may be given back at any time.
+            // The lease may be released before it expires.
             tokio::time::sleep(jittered(retry).min(left.max(retry))).await;
         }
         info!(lease = self.lease(), identity = self.candidate.me(), "became leader");
@@ -319,7 +343,7 @@ impl Elector {
 
     /// Renews until that fails for too long.
     async fn keep(&mut self) -> Lost {
-        let mut problem = "no try was made: the process was asleep".to_owned();
+        let mut problem = "no try was made: the process was suspended".to_owned();
         loop {
             let retry = self.candidate.timing().retry_period();
             let Some(until) = self.candidate.leads_until().map(Instant::from_std) else {
@@ -334,9 +358,11 @@ impl Elector {
             match timeout_at(until, self.bounded_try()).await {
                 Ok(Ok(Try::Leading)) => debug!(lease = self.lease(), "lease renewed"),
                 Ok(Ok(Try::Following(_))) => {}
-                Ok(Ok(Try::Contended)) => "another wrote at the same time".clone_into(&mut problem),
+                Ok(Ok(Try::Contended)) => {
+                    "another process wrote at the same time".clone_into(&mut problem);
+                }
                 Ok(Err(error)) => {
-                    warn!(problem = error, lease = self.lease(), "lease not renewed; trying again");
+                    warn!(problem = error, lease = self.lease(), "lease not renewed; retrying");
                     problem = error;
                 }
                 Err(_) => "the API did not answer".clone_into(&mut problem),
@@ -355,7 +381,7 @@ impl Elector {
     }
 
     async fn attempt(&mut self) -> Result<Try, kube::Error> {
-        // The base of our last write is current unless somebody else wrote; then it must be read first.
+        // The result of our last write is current unless another process wrote; then it must be read first.
         if let Some(base) = self.written.take()
             && self.candidate.leads_until().is_some()
             && let Try::Leading = self.write(Some(base)).await?
@@ -372,7 +398,7 @@ impl Elector {
         self.write(base).await
     }
 
-    /// Writes our name, if the lease is still as in `base`.
+    /// Writes our identity, if the lease is still as in `base`.
     async fn write(&mut self, base: Option<Lease>) -> Result<Try, kube::Error> {
         let next = self.renewed(base);
         let sent = Instant::now().into_std();
@@ -393,12 +419,12 @@ impl Elector {
         self.written = Some(written);
         if let Some(until) = self.candidate.leads_until() {
             self.leading.get_or_create(&[("name", self.name.clone())]).set(1);
-            self.standing.send_replace(Standing::Leading { until: Instant::from_std(until) });
+            self.standing.send_replace(Standing::leading(Instant::from_std(until)));
         }
         Ok(Try::Leading)
     }
 
-    /// The lease with our name; what others wrote into it beside the record stays.
+    /// The lease with our identity; other fields stay as they are.
     fn renewed(&self, base: Option<Lease>) -> Lease {
         let now = Some(MicroTime(Timestamp::now()));
         let mut lease = base.unwrap_or_else(|| Lease {
@@ -418,7 +444,7 @@ impl Elector {
         lease
     }
 
-    /// Gives the lease back if it is ours, also when we never saw the answer to our write.
+    /// Releases the lease if it is ours, also when the answer to our write was lost.
     async fn release(&mut self) -> Result<(), kube::Error> {
         let Some(mut lease) = self.leases.get_opt(&self.name).await? else { return Ok(()) };
         if record(&lease).holder != self.candidate.me() {
@@ -448,7 +474,7 @@ impl Elector {
     }
 }
 
-/// A namespace that does not exist is a mistake to show, not a race that was lost.
+/// A namespace that does not exist is a mistake to report, not a lost race.
 fn no_namespace(status: &kube::core::Status) -> bool {
     status.code == 404 && status.message.contains("namespaces ")
 }
@@ -462,7 +488,7 @@ fn record(lease: &Lease) -> Record {
     }
 }
 
-/// Between once and 2.2 times as long, so that candidates do not come in step.
+/// Between once and 2.2 times as long, so that candidates do not run in step.
 fn jittered(retry: Duration) -> Duration {
     let random = std::hash::RandomState::new().hash_one(0);
     let fraction = f64::from(u32::try_from(random >> 32).unwrap_or(0)) / f64::from(u32::MAX);
@@ -477,7 +503,7 @@ mod tests {
         supervise::shutdown,
     };
 
-    /// What `/healthz?verbose` says of a process that stands like this.
+    /// The text of `/healthz?verbose` in this standing.
     async fn reported(standing: Standing) -> String {
         let (sender, receiver) = watch::channel(standing);
         let checks = Checks::default();
@@ -485,7 +511,8 @@ mod tests {
         let (_stop, shutdown) = shutdown();
         let text = async {
             loop {
-                let (_, text) = checks.answer(Question::Healthz, None, true).unwrap_or_default();
+                let (_, text) =
+                    checks.answer(Question::Healthz, None, true, true).unwrap_or_default();
                 if !text.contains("not started") {
                     return text;
                 }
@@ -509,16 +536,27 @@ mod tests {
                 Standing::StandingBy { leader: Some("other".to_owned()) },
                 "[+]leaderElection ok: standing by, other leads",
             ),
-            (Standing::Leading { until: Instant::now() }, "[+]leaderElection ok: leading"),
+            (Standing::leading(Instant::now()), "[+]leaderElection ok: leading"),
         ];
         for (standing, expected) in cases {
             let text = reported(standing).await;
             assert!(text.contains(expected), "{text}");
         }
         if let Some(long_ago) = Instant::now().checked_sub(UNNOTICED * 2) {
-            let text = reported(Standing::Leading { until: long_ago }).await;
+            let text = reported(Standing::leading(long_ago)).await;
             assert!(text.contains("[-]leaderElection failed: the lease was neither"), "{text}");
         }
+    }
+
+    #[test]
+    fn leadership_ends_by_either_clock() {
+        let (soon, minute) = (Instant::now() + UNNOTICED, Duration::from_secs(60));
+        let holds = |standing| Leadership(watch::channel(standing).1).holds();
+        assert!(holds(Standing::leading(soon)));
+        assert!(!holds(Standing::leading(Instant::now())));
+        assert!(!holds(Standing::StandingBy { leader: None }));
+        let suspended = SystemTime::now() - minute;
+        assert!(!holds(Standing::Leading { until: soon, until_wall: suspended }));
     }
 
     #[tokio::test]

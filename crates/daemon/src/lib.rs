@@ -1,20 +1,21 @@
-//! What every long-running program of the suite needs beside its own work.
+//! What every long-running program of the suite needs: flags, logs, health, leader election, supervision.
 //!
 //! ```text
 //!   args          flags as Kubernetes' components have them; each program composes groups
+//!   client        the Kubernetes API: timeouts, limits, the base of every watch
 //!   telemetry     logs, with a level that changes while running
-//!   supervise     named tasks: the first that ends ends all; signals
-//!     ├─ lease    which of several processes works
-//!     ├─ admin    HTTPS: health, readiness, metrics, the level of logs; who may ask
-//!     ├─ reload   files and Secrets that change while running; pauses between tries
-//!     └─ events   what `kubectl describe` shows
-//!   permissions   what all of these must be allowed to do
+//!   supervise     named groups of tasks: the first task that ends early ends the program; signals
+//!     ├─ lease    leader election
+//!     ├─ admin    HTTPS: health, readiness, metrics, the log level; authentication and authorization
+//!     ├─ reload   files and Secrets that change while running
+//!     └─ events   Kubernetes Events
+//!   permissions   the RBAC rules that all of these need
 //! ```
 //!
 //! Invariants:
 //! - **Fail-stop.** A task that ends takes the program with it; Kubernetes starts it again. Losing the lease
 //!   is such an end, and nothing of what ran under it gets time to finish.
-//! - **No state of its own.** No statics, no detached tasks; what a thing needs is given to it.
+//! - **No state of its own.** No statics, no detached tasks; what a task needs is passed to it.
 //! - **Nothing here exits the process** or reads the environment; `main` decides.
 //!
 //! # A program
@@ -64,7 +65,7 @@
 //!
 //!     tasks.spawn("nodes", |shutdown| async move {
 //!         if shutdown.unless(leadership.acquired()).await.is_some() {
-//!             // This process leads: the work goes here, and ends when it is asked to.
+//!             // This process leads: the work goes here, and ends on request.
 //!             shutdown.requested().await;
 //!         }
 //!         Ok::<_, std::io::Error>(())
@@ -78,9 +79,9 @@
 
 pub mod admin;
 pub mod args;
+pub mod client;
 pub mod events;
 pub mod lease;
-pub mod pauses;
 pub mod permissions;
 pub mod reload;
 pub mod supervise;

@@ -1,30 +1,30 @@
-//! What a program must be allowed to do in Kubernetes, told by those who do it.
+//! What a program must be allowed to do in Kubernetes.
 //!
-//! A module that calls the API has a function `permissions` beside its calls. A program's roles are made of
-//! these tables, so that a role has what is called and nothing else.
+//! A module that calls the API has a function `permissions` beside its calls. A program's roles are built from
+//! these, so that a role allows what is called and nothing else.
 
 use k8s_openapi::api::rbac::v1::PolicyRule;
 
-/// One rule, and where it must hold.
+/// A rule and its scope.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Permission {
-    /// Where.
+    /// Decides between a Role and a ClusterRole.
     pub scope: Scope,
-    /// What may be done.
+    /// The rule as RBAC has it.
     pub rule: PolicyRule,
 }
 
-/// Where a rule holds.
+/// Where a rule applies.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scope {
-    /// In the whole cluster, or for objects that are in no namespace.
+    /// The whole cluster, and objects without a namespace.
     Cluster,
-    /// In one namespace.
+    /// One namespace.
     Namespace(String),
 }
 
 impl Scope {
-    /// This namespace.
+    /// [`Scope::Namespace`] from a borrowed name.
     #[must_use]
     pub fn namespace(name: &str) -> Self {
         Self::Namespace(name.to_owned())
@@ -32,7 +32,7 @@ impl Scope {
 }
 
 impl Permission {
-    /// These verbs on all objects of a resource, which is named by its group and itself.
+    /// These verbs on all objects of a resource, given as group and plural name.
     #[must_use]
     pub fn new(scope: Scope, (group, resource): (&str, &str), verbs: &[&str]) -> Self {
         let rule = PolicyRule {
@@ -44,8 +44,7 @@ impl Permission {
         Self { scope, rule }
     }
 
-    /// The same for one object only. The name of an object that is created is not known to the API when it
-    /// decides, so `create` cannot be limited so.
+    /// Limits the rule to one object. `create` cannot be limited: RBAC does not know the name of a new object.
     #[must_use]
     pub fn named(mut self, object: &str) -> Self {
         self.rule.resource_names = Some(vec![object.to_owned()]);

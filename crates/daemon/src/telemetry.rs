@@ -1,12 +1,10 @@
 //! Logs: one line per event on stderr, as text or as JSON, with a level that can change while running.
 //!
-//! Levels are Kubernetes' numbers (`--v`): up to 3 says what changed, 4 and 5 why, from 6 on everything of
-//! ours. Libraries below us speak up from 8 on; before that only their warnings are shown, because their
-//! chatter hides ours.
+//! Levels are Kubernetes' numbers (`--v`): up to 3 shows what changed, 4 and 5 why, from 6 on everything the
+//! suite logs. Libraries show only their warnings below 8.
 
 use std::{
     io,
-    str::FromStr,
     sync::{
         Arc,
         atomic::{AtomicU8, Ordering},
@@ -33,7 +31,7 @@ const LIBRARIES: &[&str] = &[
 ];
 
 /// How a line looks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Format {
     /// For people.
     #[default]
@@ -42,24 +40,7 @@ pub enum Format {
     Json,
 }
 
-/// A text that names no format.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no log format: use text or json")]
-pub struct InvalidFormat(String);
-
-impl FromStr for Format {
-    type Err = InvalidFormat;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text {
-            "text" => Ok(Self::Text),
-            "json" => Ok(Self::Json),
-            other => Err(InvalidFormat(other.to_owned())),
-        }
-    }
-}
-
-/// The verbosity of the running program; clones change the same one.
+/// The verbosity of the running program; clones share it.
 #[derive(Clone, Debug)]
 pub struct Verbosity {
     now: Arc<AtomicU8>,
@@ -69,25 +50,25 @@ pub struct Verbosity {
 /// Logging cannot be set up or changed.
 #[derive(Debug, thiserror::Error)]
 pub enum TelemetryError {
-    /// Somebody set up logging before.
-    #[error("logging is set up already")]
+    /// A global subscriber exists.
+    #[error("logging has been set up before")]
     Twice(#[source] tracing::subscriber::SetGlobalDefaultError),
-    /// The log this handle belongs to is gone.
-    #[error("the level of logs cannot be changed")]
+    /// The subscriber that the handle belongs to is gone.
+    #[error("the log level cannot be changed")]
     Gone(#[source] reload::Error),
 }
 
 impl Verbosity {
-    /// The number in force.
+    /// The current value of `--v`.
     #[must_use]
     pub fn get(&self) -> u8 {
         self.now.load(Ordering::Relaxed)
     }
 
-    /// Changes it, for all threads.
+    /// Sets it for all threads.
     ///
     /// # Errors
-    /// When the log it belongs to is gone.
+    /// When the subscriber is gone.
     pub fn set(&self, verbosity: u8) -> Result<(), TelemetryError> {
         self.filter.reload(targets(verbosity)).map_err(TelemetryError::Gone)?;
         self.now.store(verbosity, Ordering::Relaxed);

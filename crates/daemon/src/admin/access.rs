@@ -1,7 +1,7 @@
-//! Who asks, and whether they may: the Kubernetes API decides, we remember for a while.
+//! Authentication and authorization of callers, delegated to the Kubernetes API and cached for a while.
 //!
-//! A token is shown to the API in a TokenReview, a request in a SubjectAccessReview. Tokens are remembered by
-//! their digests only. An answer that could not be had is not remembered.
+//! A TokenReview authenticates the caller, a SubjectAccessReview authorizes the request. Tokens are cached by
+//! their digests only. A review that failed is not cached.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -20,22 +20,23 @@ use sha2::{Digest, Sha256};
 use tokio::time::timeout;
 
 use crate::{
-    args::{Authentication, Authorization, InvalidKubernetes, client_or},
+    args::{Authentication, Authorization, OptionalPath},
+    client::{self, InvalidKubernetes, Limits},
     permissions::{Permission, Scope},
     supervise::Chain,
 };
 
 const REVIEW_WITHIN: Duration = Duration::from_secs(10);
 /// More callers than any cluster has.
-const REMEMBERED: usize = 1024;
+const CACHED: usize = 1024;
 
-/// Decides who may have what.
+/// Decides whether a request is answered.
 pub struct Access {
     authentication: Client,
     authorization: Client,
     open: Vec<String>,
-    users: Memory<[u8; 32], Option<UserInfo>>,
-    permissions: Memory<(String, String, String), bool>,
+    users: Cache<[u8; 32], Option<UserInfo>>,
+    permissions: Cache<(String, String, String), bool>,
     user_ttl: Duration,
     allowed_ttl: Duration,
     denied_ttl: Duration,
@@ -59,7 +60,7 @@ pub(super) struct Refusal {
 }
 
 impl Access {
-    /// Asks the APIs that the flags name, or the one behind `client`, by the rules of the flags.
+    /// Uses the APIs that the flags name, or the one behind `client`.
     ///
     /// # Errors
     /// When a kubeconfig cannot be used.
@@ -69,15 +70,15 @@ impl Access {
         authorization: &Authorization,
     ) -> Result<Self, InvalidKubernetes> {
         let authentication_client =
-            client_or(&authentication.authentication_kubeconfig, client).await?;
+            reviewer(&authentication.authentication_kubeconfig, client).await?;
         let authorization_client =
-            client_or(&authorization.authorization_kubeconfig, client).await?;
+            reviewer(&authorization.authorization_kubeconfig, client).await?;
         Ok(Self {
             authentication: authentication_client,
             authorization: authorization_client,
             open: authorization.authorization_always_allow_paths.clone(),
-            users: Memory::default(),
-            permissions: Memory::default(),
+            users: Cache::default(),
+            permissions: Cache::default(),
             user_ttl: authentication.authentication_token_webhook_cache_ttl,
             allowed_ttl: authorization.authorization_webhook_cache_authorized_ttl,
             denied_ttl: authorization.authorization_webhook_cache_unauthorized_ttl,
@@ -94,6 +95,16 @@ impl Access {
         if is_open(&self.open, path) {
             return Ok(());
         }
+        self.authorize(&method.as_str().to_ascii_lowercase(), path, headers).await
+    }
+
+    /// Whether the caller may read the details of checks: everybody who may read metrics. The paths of the
+    /// checks themselves are open to all accounts of a cluster by default.
+    pub(super) async fn shows_details(&self, headers: &HeaderMap) -> bool {
+        bearer(headers).is_some() && self.authorize("get", "/metrics", headers).await.is_ok()
+    }
+
+    async fn authorize(&self, verb: &str, path: &str, headers: &HeaderMap) -> Result<(), Refusal> {
         let token = bearer(headers).ok_or_else(|| Refusal {
             status: StatusCode::UNAUTHORIZED,
             text: format!(
@@ -105,8 +116,7 @@ impl Access {
             text: "the Kubernetes API does not know this token: it is wrong, expired or for another audience"
                 .to_owned(),
         })?;
-        let verb = method.as_str().to_ascii_lowercase();
-        if self.may(&user, &verb, path).await? {
+        if self.may(&user, verb, path).await? {
             return Ok(());
         }
         let name = user.username.unwrap_or_default();
@@ -129,7 +139,8 @@ impl Access {
             ..TokenReview::default()
         };
         let reviews: Api<TokenReview> = Api::all(self.authentication.clone());
-        let answer = ask(reviews.create(&PostParams::default(), &review), "tokenreviews").await?;
+        let answer =
+            review_answer(reviews.create(&PostParams::default(), &review), "tokenreviews").await?;
         let status = answer.status.unwrap_or_default();
         let user = status.user.filter(|_| status.authenticated == Some(true));
         self.users.put(key, user.clone(), self.user_ttl);
@@ -159,7 +170,8 @@ impl Access {
         };
         let reviews: Api<SubjectAccessReview> = Api::all(self.authorization.clone());
         let answer =
-            ask(reviews.create(&PostParams::default(), &review), "subjectaccessreviews").await?;
+            review_answer(reviews.create(&PostParams::default(), &review), "subjectaccessreviews")
+                .await?;
         let allowed = answer.status.is_some_and(|status| status.allowed);
         self.permissions.put(
             key,
@@ -170,8 +182,14 @@ impl Access {
     }
 }
 
-/// The API's answer; without one nobody gets in, and the text says what to repair.
-async fn ask<T>(
+/// The client of a kubeconfig, or the one that is used for everything else.
+async fn reviewer(kubeconfig: &OptionalPath, client: &Client) -> Result<Client, InvalidKubernetes> {
+    let Some(path) = kubeconfig else { return Ok(client.clone()) };
+    client::connect(client::read_kubeconfig(path).await?, Limits { qps: None, burst: 1 })
+}
+
+/// The API's answer; without one the request is refused, and the text names the remedy.
+async fn review_answer<T>(
     review: impl Future<Output = Result<T, kube::Error>>,
     resource: &str,
 ) -> Result<T, Refusal> {
@@ -186,7 +204,7 @@ async fn ask<T>(
     };
     Err(Refusal {
         status: StatusCode::INTERNAL_SERVER_ERROR,
-        text: format!("who you are and what you may could not be found out: {problem}"),
+        text: format!("could not authenticate and authorize the request: {problem}"),
     })
 }
 
@@ -203,16 +221,16 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
     (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
 }
 
-/// Answers that hold for a while.
-struct Memory<K, V>(Mutex<HashMap<K, (V, Instant)>>);
+/// Answers with a time to live each.
+struct Cache<K, V>(Mutex<HashMap<K, (V, Instant)>>);
 
-impl<K, V> Default for Memory<K, V> {
+impl<K, V> Default for Cache<K, V> {
     fn default() -> Self {
         Self(Mutex::new(HashMap::new()))
     }
 }
 
-impl<K: Eq + Hash, V: Clone> Memory<K, V> {
+impl<K: Eq + Hash, V: Clone> Cache<K, V> {
     fn get(&self, key: &K) -> Option<V> {
         let entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (value, until) = entries.get(key)?;
@@ -222,10 +240,10 @@ impl<K: Eq + Hash, V: Clone> Memory<K, V> {
     fn put(&self, key: K, value: V, ttl: Duration) {
         let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
-        if entries.len() >= REMEMBERED {
+        if entries.len() >= CACHED {
             entries.retain(|_, (_, until)| now < *until);
         }
-        if entries.len() >= REMEMBERED {
+        if entries.len() >= CACHED {
             entries.clear();
         }
         entries.insert(key, (value, now + ttl));
@@ -264,14 +282,14 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_forgotten_after_its_time_and_never_fills_the_memory() {
-        let memory = Memory::default();
-        memory.put(0, "short", Duration::ZERO);
-        assert_eq!(memory.get(&0), None);
-        for key in 0..3 * REMEMBERED {
-            memory.put(key, "long", Duration::from_secs(3600));
+    fn an_answer_expires_and_the_cache_stays_bounded() {
+        let cache = Cache::default();
+        cache.put(0, "short", Duration::ZERO);
+        assert_eq!(cache.get(&0), None);
+        for key in 0..3 * CACHED {
+            cache.put(key, "long", Duration::from_secs(3600));
         }
-        assert!(memory.0.lock().unwrap().len() <= REMEMBERED);
-        assert_eq!(memory.get(&(3 * REMEMBERED - 1)), Some("long"));
+        assert!(cache.0.lock().unwrap().len() <= CACHED);
+        assert_eq!(cache.get(&(3 * CACHED - 1)), Some("long"));
     }
 }

@@ -1,4 +1,4 @@
-//! Named checks whose state explains itself, and the answers made of them.
+//! Named checks and the answers to health requests.
 
 use std::{
     collections::BTreeMap,
@@ -6,18 +6,18 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-/// What a check that fails means.
+/// What a failing check means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Weight {
-    /// The process cannot go on: Kubernetes should start it again.
+    /// The process cannot recover: Kubernetes should restart it.
     Life,
-    /// The process cannot do its work now.
+    /// The process cannot work at the moment.
     Readiness,
-    /// Nothing by itself; it is there to be read, as the state of one vCenter of several.
+    /// Nothing by itself; shown only, such as the state of one vCenter of several.
     Detail,
 }
 
-/// Which question is asked.
+/// The endpoint that was requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Question {
     Healthz,
@@ -42,7 +42,7 @@ impl Question {
 #[derive(Debug)]
 struct State {
     weight: Weight,
-    /// What is well, or why it is not.
+    /// The detail of a passing check, or the reason of a failing one.
     standing: Result<String, String>,
 }
 
@@ -50,7 +50,7 @@ struct State {
 #[derive(Clone, Debug, Default)]
 pub struct Checks(Arc<Mutex<BTreeMap<String, State>>>);
 
-/// One check; its owner says how it stands. Dropping it removes the check.
+/// One check, reported by its owner. Dropping it removes the check.
 #[derive(Debug)]
 pub struct Check {
     name: String,
@@ -58,7 +58,7 @@ pub struct Check {
 }
 
 impl Checks {
-    /// Adds a check, or takes over the one with the same name. It fails until its owner says otherwise.
+    /// Adds a check, or takes over the one with the same name. It fails until its owner reports.
     #[must_use = "dropping a check removes it"]
     pub fn register(&self, name: &str, weight: Weight) -> Check {
         let state = State { weight, standing: Err("not started yet".to_owned()) };
@@ -71,13 +71,15 @@ impl Checks {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether all is well, and the text in the form of Kubernetes' components. `only` asks for one check;
-    /// `None` is returned if there is none with this name.
+    /// Whether all is well, and the text in the form of Kubernetes' components. `only` selects one check;
+    /// `None` is returned if there is none with this name. Without `details` the text has names and results
+    /// only.
     pub(crate) fn answer(
         &self,
         question: Question,
         only: Option<&str>,
         verbose: bool,
+        details: bool,
     ) -> Option<(bool, String)> {
         let checks = self.lock();
         let mut well = true;
@@ -89,14 +91,13 @@ impl Checks {
             }
             found = true;
             let line = match &state.standing {
-                Ok(detail) if detail.is_empty() => format!("[+]{name} ok"),
-                Ok(detail) => format!("[+]{name} ok: {detail}"),
-                Err(reason) if state.weight == Weight::Detail => {
-                    format!("[!]{name} failed: {reason}")
-                }
+                Ok(detail) if details && !detail.is_empty() => format!("[+]{name} ok: {detail}"),
+                Ok(_) => format!("[+]{name} ok"),
                 Err(reason) => {
-                    well = false;
-                    format!("[-]{name} failed: {reason}")
+                    let fails = state.weight != Weight::Detail;
+                    well &= !fails;
+                    let reason = if details { reason } else { "reason withheld" };
+                    format!("[{}]{name} failed: {reason}", if fails { '-' } else { '!' })
                 }
             };
             writeln!(lines, "{line}").unwrap_or_default();
@@ -111,12 +112,12 @@ impl Checks {
 }
 
 impl Check {
-    /// Says that all is well; the detail may be empty.
+    /// Reports that all is well; the detail may be empty.
     pub fn pass(&self, detail: impl Into<String>) {
         self.set(Ok(detail.into()));
     }
 
-    /// Says what is wrong. Everybody who reaches the port can read it: no secrets.
+    /// Reports what is wrong. Everybody who may read metrics can read it: no secrets.
     pub fn fail(&self, reason: impl Into<String>) {
         self.set(Err(reason.into()));
     }
@@ -149,7 +150,7 @@ mod tests {
             let checks = Checks::default();
             let _check = checks.register("inventory", weight);
             let asked = [Question::Healthz, Question::Livez, Question::Readyz];
-            let well = asked.map(|question| checks.answer(question, None, false).unwrap().0);
+            let well = asked.map(|question| checks.answer(question, None, false, true).unwrap().0);
             assert_eq!(well, expected, "{weight:?}");
         }
     }
@@ -161,11 +162,15 @@ mod tests {
         lease.pass("");
         let vcenter = checks.register("vcenter/east", Weight::Detail);
         vcenter.fail("the password was refused");
-        let answer = |only, verbose| checks.answer(Question::Readyz, only, verbose);
+        let answer = |only, verbose| checks.answer(Question::Readyz, only, verbose, true);
         assert_eq!(answer(None, false), Some((true, "ok".to_owned())));
         let all = "[+]ping ok\n[+]leaderElection ok\n[!]vcenter/east failed: the password was refused\n\
                    readyz check passed\n";
         assert_eq!(answer(None, true), Some((true, all.to_owned())));
+        let plain = "[+]ping ok\n[+]leaderElection ok\n[!]vcenter/east failed: reason withheld\n\
+                     readyz check passed\n";
+        let withheld = checks.answer(Question::Readyz, None, true, false);
+        assert_eq!(withheld, Some((true, plain.to_owned())));
         assert_eq!(answer(Some("leaderElection"), false), Some((true, "ok".to_owned())));
         assert_eq!(answer(Some("nothing"), false), None);
         lease.fail("not renewed");

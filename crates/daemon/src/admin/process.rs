@@ -1,4 +1,4 @@
-//! What this process costs, under the names that every Prometheus client uses.
+//! Metrics of this process, under the names that every Prometheus client uses.
 
 use std::{fmt, fs};
 
@@ -11,7 +11,7 @@ use prometheus_client::{
 /// `sysconf(_SC_CLK_TCK)`, which Linux fixes at 100 for user space.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// Reads the kernel's account of this process whenever metrics are asked for.
+/// Reads `/proc` whenever metrics are collected.
 #[derive(Debug)]
 pub(super) struct Process;
 

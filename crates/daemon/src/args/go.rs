@@ -2,9 +2,9 @@
 
 use std::{convert::Infallible, path::PathBuf, time::Duration};
 
-/// A text that is no duration.
+/// A text that is not a duration in Go's syntax.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no duration: write it as 15s, 1m30s or 300ms")]
+#[error("{0:?} is not a valid duration: write it as 15s, 1m30s or 300ms")]
 pub struct InvalidDuration(String);
 
 /// Units by their names, in nanoseconds; those that begin like another one come first.
@@ -46,17 +46,16 @@ pub fn duration(text: &str) -> Result<Duration, InvalidDuration> {
     }
 }
 
-/// Below 2⁵³ ns (104 days) this is exact; beyond it nobody counts nanoseconds.
+/// Below 2⁵³ ns (104 days) this is exact; beyond it nanoseconds do not matter.
 fn exact(nanoseconds: f64) -> Duration {
     Duration::from_secs_f64((nanoseconds / 1e9).trunc())
         + Duration::from_secs_f64((nanoseconds % 1e9) / 1e9)
 }
 
-/// A path that may be missing. An alias, so that clap takes `--flag=` for a value, as Go does, and not for a
-/// mistake.
+/// An alias of `Option`, so that clap accepts `--flag=` as an empty value, as Go does.
 pub type OptionalPath = Option<PathBuf>;
 
-/// Reads a path; an empty one is none.
+/// Reads a path; an empty text is `None`.
 ///
 /// # Errors
 /// None.

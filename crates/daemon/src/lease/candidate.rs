@@ -1,7 +1,7 @@
 //! When a candidate may take a lease, and until when a leader may believe that it leads. No I/O.
 //!
-//! Clocks of two machines are never compared. A candidate waits for as long as the record says *since it saw
-//! the record change*, by its own clock; a leader counts from *before it sent* the renewal that succeeded.
+//! Clocks of two machines are never compared. A candidate waits for the recorded duration *since it saw the
+//! record change*, by its own clock; a leader counts from *before it sent* the renewal that succeeded.
 //! Others cannot have seen a renewal before it was sent, and they wait longer than the leader believes:
 //! so two of them never believe it at once, as long as their clocks run equally fast.
 
@@ -44,12 +44,12 @@ pub enum InvalidTiming {
         /// The retry period.
         retry: Duration,
     },
-    /// Nobody would ever wait.
+    /// A candidate would never wait.
     #[error("the retry period must be longer than 0, and the lease duration at least 1 s")]
     Zero,
 }
 
-/// How much later than the retry period a try may come at most, so that candidates do not march in step.
+/// How much later than the retry period a try may come at most, so that candidates do not run in step.
 pub(super) const JITTER: f64 = 1.2;
 
 impl Timing {
@@ -70,37 +70,34 @@ impl Timing {
         Ok(Self { lease, renew, retry })
     }
 
-    /// How long a leader tries to renew.
-    #[must_use]
-    pub fn renew_deadline(&self) -> Duration {
+    pub(super) fn renew_deadline(&self) -> Duration {
         self.renew
     }
 
-    /// How long everybody waits between two tries.
-    #[must_use]
-    pub fn retry_period(&self) -> Duration {
+    pub(super) fn retry_period(&self) -> Duration {
         self.retry
     }
 
-    /// What the record says: whole seconds, rounded up, so that nobody waits less than the leader thinks.
+    /// The recorded duration: whole seconds, rounded up, so that no candidate waits less than the leader
+    /// expects.
     pub(super) fn recorded_seconds(&self) -> i32 {
         let up = u64::from(self.lease.subsec_nanos() > 0);
         i32::try_from(self.lease.as_secs() + up).unwrap_or(i32::MAX)
     }
 }
 
-/// What a lease says about its holder.
+/// What a lease records about its holder.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Record {
-    /// Who holds it; empty when it was given back.
-    pub holder: String,
-    /// For how long others must wait after a renewal, if it says so.
-    pub lease_seconds: Option<i32>,
+pub(super) struct Record {
+    /// Empty when the lease was released.
+    pub(super) holder: String,
+    /// How long others must wait after a renewal.
+    pub(super) lease_seconds: Option<i32>,
     /// Changes with every write.
-    pub version: String,
+    pub(super) version: String,
 }
 
-/// A record, and when it was first seen as it is.
+/// A record, and when it was first seen.
 #[derive(Clone, Debug)]
 struct Seen {
     record: Record,
@@ -109,18 +106,23 @@ struct Seen {
 
 /// What to do about a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Act {
-    /// Nobody holds it any more: write our name.
+pub(super) enum Act {
+    /// It is free: write our identity.
     Take,
-    /// We hold it: write that we still do.
+    /// We hold it.
     Renew,
-    /// Another holds it for at least this long.
+    /// Another process holds it for at least this long.
     Wait(Duration),
 }
 
 /// What `me` does about a record that has not changed since `observed`.
-#[must_use]
-pub fn decide(record: &Record, observed: Instant, me: &str, timing: &Timing, now: Instant) -> Act {
+pub(super) fn decide(
+    record: &Record,
+    observed: Instant,
+    me: &str,
+    timing: &Timing,
+    now: Instant,
+) -> Act {
     if record.holder.is_empty() {
         return Act::Take;
     }
@@ -136,9 +138,9 @@ pub fn decide(record: &Record, observed: Instant, me: &str, timing: &Timing, now
     }
 }
 
-/// One process in an election: what it saw and since when it leads.
+/// One process in an election.
 #[derive(Clone, Debug)]
-pub struct Candidate {
+pub(super) struct Candidate {
     me: String,
     timing: Timing,
     seen: Option<Seen>,
@@ -147,35 +149,28 @@ pub struct Candidate {
 }
 
 impl Candidate {
-    /// A candidate that has seen nothing.
-    #[must_use]
-    pub fn new(me: String, timing: Timing) -> Self {
+    pub(super) fn new(me: String, timing: Timing) -> Self {
         Self { me, timing, seen: None, renewed: None }
     }
 
-    /// The name that it writes into the lease.
-    #[must_use]
-    pub fn me(&self) -> &str {
+    pub(super) fn me(&self) -> &str {
         &self.me
     }
 
-    /// The durations that it keeps to.
-    #[must_use]
-    pub fn timing(&self) -> &Timing {
+    pub(super) fn timing(&self) -> &Timing {
         &self.timing
     }
 
-    /// The holder that was seen last, if any.
-    #[must_use]
-    pub fn holder(&self) -> Option<&str> {
+    /// The last holder seen.
+    pub(super) fn holder(&self) -> Option<&str> {
         self.seen
             .as_ref()
             .map(|seen| seen.record.holder.as_str())
             .filter(|holder| !holder.is_empty())
     }
 
-    /// Takes note of a record that was read; `now` is after it was read.
-    pub fn observe(&mut self, record: Record, now: Instant) {
+    /// Notes a record that was read; `now` is after it was read.
+    pub(super) fn observe(&mut self, record: Record, now: Instant) {
         if record.holder != self.me {
             self.renewed = None;
         }
@@ -185,23 +180,21 @@ impl Candidate {
     }
 
     /// What to do about the record that was seen last; without one the lease does not exist.
-    #[must_use]
-    pub fn decide(&self, now: Instant) -> Act {
+    pub(super) fn decide(&self, now: Instant) -> Act {
         match &self.seen {
             None => Act::Take,
             Some(seen) => decide(&seen.record, seen.at, &self.me, &self.timing, now),
         }
     }
 
-    /// Takes note of a write of ours that succeeded; `sent` is before it was sent.
-    pub fn wrote(&mut self, record: Record, sent: Instant, now: Instant) {
+    /// Notes a write of ours that succeeded; `sent` is before it was sent.
+    pub(super) fn wrote(&mut self, record: Record, sent: Instant, now: Instant) {
         self.observe(record, now);
         self.renewed = Some(sent);
     }
 
     /// Until when it leads without another renewal; `None` when it does not lead.
-    #[must_use]
-    pub fn leads_until(&self) -> Option<Instant> {
+    pub(super) fn leads_until(&self) -> Option<Instant> {
         self.renewed.map(|sent| sent + self.timing.renew)
     }
 }

@@ -3,6 +3,7 @@
 #![cfg(test)]
 
 mod admin;
+mod client;
 mod events;
 mod lease;
 mod programs;
