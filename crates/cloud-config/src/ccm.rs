@@ -1,7 +1,7 @@
 //! The file of the cloud controller manager: from known keys to valid values.
 //!
-//! Here are the rules of validation and inheritance. The CSI driver's file will have a module of its own
-//! beside this one; what both share is the dialect and the Secrets.
+//! These are the rules of validation and inheritance. The CSI driver's file will have its own module beside
+//! this one; both share the dialect and the Secrets.
 
 use std::path::{Path, PathBuf};
 
@@ -16,12 +16,12 @@ use crate::{
         AddressRules, Config, CredentialSource, Inline, IpFamily, Labels, Nodes, SecretName,
         Subnet, VCenter,
     },
-    document::{Document, Entry, Part, Spelt, Value, key_label},
+    document::{Document, Entry, Located, Part, Value, key_label},
     keys::{Format, Id, Key, Section},
     problem::{Place, Report},
 };
 
-/// The configuration, if nothing is wrong with it; everything that is goes into the report.
+/// The configuration, if it is valid; problems go into the report.
 pub(crate) fn build(
     document: &Document,
     default_directory: Option<&Path>,
@@ -41,7 +41,7 @@ pub(crate) fn build(
     if let (Some(server), Some(entry)) = (&global.server, global_part.get(Id::Server))
         && !parts.iter().any(|part| is_called(part, server))
     {
-        // Messages about it name the global section, which is all that its author wrote.
+        // Messages about it name the global section, the only one in the file.
         let mut only = Part::new(Section::Global, Some(server.clone()), entry.at);
         only.entries.push(entry.clone());
         parts.insert(0, only);
@@ -62,7 +62,7 @@ pub(crate) fn build(
     let vcenters: Vec<Option<VCenter>> =
         parts.iter().map(|part| inheritance.vcenter(part, report)).collect();
     let labels = labels(section(Section::Labels), report);
-    let nodes = nodes(section(Section::Nodes), section(Section::Network), report);
+    let nodes = nodes(section(Section::Nodes), report);
     Some(Config { vcenters: vcenters.into_iter().collect::<Option<_>>()?, labels, nodes })
 }
 
@@ -72,7 +72,7 @@ fn is_called(part: &Part, server: &str) -> bool {
     part.name.as_deref() == Some(server) || matches!(own, Some(Value::Text(text)) if text == server)
 }
 
-/// What a section says about vCenters; absent and empty are the same.
+/// The settings of a section; absent and empty are the same.
 #[derive(Default)]
 struct Settings {
     user: Option<String>,
@@ -92,8 +92,6 @@ struct Settings {
 impl Settings {
     fn read(part: &Part, report: &mut Report) -> Self {
         let datacenters = list(part, Id::Datacenters, report);
-        let datacenters =
-            if datacenters.is_empty() { list(part, Id::Datacenter, report) } else { datacenters };
         Self {
             user: text(part, Id::User, report),
             password: text(part, Id::Password, report).map(SecretString::from),
@@ -115,7 +113,7 @@ impl Settings {
         Some(SecretName { namespace, name })
     }
 
-    /// Which of the two keys of a Secret is there without the other: id and missing id.
+    /// The key of a Secret that is given, and the one that is missing.
     fn half_a_secret(&self) -> Option<(Id, Id)> {
         match (&self.secret_name, &self.secret_namespace) {
             (Some(_), None) => Some((Id::SecretName, Id::SecretNamespace)),
@@ -125,7 +123,7 @@ impl Settings {
     }
 }
 
-/// What vCenters take over when they say nothing themselves.
+/// What vCenters inherit.
 struct Inheritance<'a> {
     format: Format,
     global_part: &'a Part,
@@ -140,6 +138,7 @@ impl Inheritance<'_> {
         warn_of_half_a_secret(self.format, part, &own, report);
         let endpoint = self.endpoint(part, &name, &own, report);
         let credentials = self.credentials(part, &own, report);
+        let inline = self.inline(&own);
         let families = [&own.families, &self.global.families].into_iter().find(|f| !f.is_empty());
         let trust = self.trust(part, &own, report);
         let (server, endpoint) = endpoint?;
@@ -153,6 +152,7 @@ impl Inheritance<'_> {
             } else {
                 own.datacenters
             },
+            fallback: inline.filter(|_| !matches!(credentials, Some(CredentialSource::Inline(_)))),
             credentials: credentials?,
             ip_families: families.cloned().unwrap_or_else(|| vec![IpFamily::V4]),
         })
@@ -202,7 +202,7 @@ impl Inheritance<'_> {
                 return None;
             }
         };
-        // Only a port that differs from the usual one is sure to have been written.
+        // Only a port other than the default is known to have been written.
         let written = Some(endpoint.port()).filter(|port| *port != 443);
         let endpoint = match (own.port, written) {
             (Some(port), Some(other)) if port != other => {
@@ -240,6 +240,13 @@ impl Inheritance<'_> {
         Trust::Insecure
     }
 
+    /// User and password as the file has them, here or in the global section.
+    fn inline(&self, own: &Settings) -> Option<Inline> {
+        let user = own.user.as_ref().or(self.global.user.as_ref())?.clone();
+        let password = own.password.as_ref().or(self.global.password.as_ref())?.clone();
+        Some(Inline { user, password })
+    }
+
     fn credentials(
         &self,
         part: &Part,
@@ -264,14 +271,13 @@ impl Inheritance<'_> {
                 report.warn(
                     at,
                     &label,
-                    format!("credentials come from {from}, so user and password are not used"),
-                    "remove user and password",
+                    format!("credentials come from {from}, and from here only if it has none for the server"),
+                    "remove user and password once it has",
                 );
             }
             return Some(source);
         }
-        if let (Some(user), Some(password)) = (user, password) {
-            let inline = Inline { user: user.clone(), password: password.clone() };
+        if let Some(inline) = self.inline(own) {
             return Some(CredentialSource::Inline(inline));
         }
         if let (None, None, Some(directory)) = (user, password, self.default_directory) {
@@ -284,7 +290,7 @@ impl Inheritance<'_> {
         let missing = if user.is_none() { Id::User } else { Id::Password };
         let both = self.global.secret().is_some() && self.global.secrets_directory.is_some();
         let text = match missing {
-            _ if both => "it is not said whether credentials come from the Secret or the directory",
+            _ if both => "both a Secret and a directory are given for credentials",
             Id::User => "the user is missing",
             _ => "the password is missing",
         };
@@ -307,12 +313,12 @@ impl Inheritance<'_> {
     }
 }
 
-/// Whether a key has a value that was already complained about, so that nobody calls it missing.
+/// Whether a key has a value that was already reported, so that it is not reported as missing as well.
 fn unusable(part: &Part, id: Id) -> bool {
     part.get(id).is_some_and(|entry| !matches!(entry.value, Value::Text(_)))
 }
 
-/// Half a Secret is none, which upstream does not mention.
+/// One of the two keys of a Secret alone has no effect, which upstream does not mention.
 fn warn_of_half_a_secret(format: Format, part: &Part, settings: &Settings, report: &mut Report) {
     let Some((given, missing)) = settings.half_a_secret() else { return };
     let (Some(entry), Some(missing)) = (part.get(given), Key::of(part.section, missing)) else {
@@ -332,11 +338,10 @@ fn labels(part: Option<&Part>, report: &mut Report) -> Labels {
     Labels { zone: get(Id::Zone), region: get(Id::Region) }
 }
 
-fn nodes(part: Option<&Part>, legacy: Option<&Part>, report: &mut Report) -> Nodes {
-    let public = legacy.and_then(|part| text(part, Id::PublicNetwork, report));
+fn nodes(part: Option<&Part>, report: &mut Report) -> Nodes {
     let mut rules = |network, included, excluded| AddressRules {
         subnets: part.map(|part| subnets(part, included, report)).unwrap_or_default(),
-        network: part.and_then(|part| text(part, network, report)).or_else(|| public.clone()),
+        network: part.and_then(|part| text(part, network, report)),
         excluded: part.map(|part| subnets(part, excluded, report)).unwrap_or_default(),
     };
     Nodes {
@@ -345,7 +350,7 @@ fn nodes(part: Option<&Part>, legacy: Option<&Part>, report: &mut Report) -> Nod
     }
 }
 
-/// A text; None if it is absent, empty or no text.
+/// A text; `None` if it is absent, empty or not a text.
 fn text(part: &Part, id: Id, report: &mut Report) -> Option<String> {
     let entry = part.get(id)?;
     match &entry.value {
@@ -374,12 +379,12 @@ fn refuse_shape(entry: &Entry, value: &Value, report: &mut Report) {
 }
 
 /// The items of a list, which may also be one text with commas.
-fn list(part: &Part, id: Id, report: &mut Report) -> Vec<Spelt> {
+fn list(part: &Part, id: Id, report: &mut Report) -> Vec<Located> {
     let Some(entry) = part.get(id) else { return Vec::new() };
-    let spelt = |text: &str, at| Spelt { text: text.trim().to_owned(), at };
-    let mut items: Vec<Spelt> = match &entry.value {
-        Value::Text(text) => text.split(',').map(|item| spelt(item, entry.at)).collect(),
-        Value::List(items) => items.iter().map(|item| spelt(&item.text, item.at)).collect(),
+    let located = |text: &str, at| Located { text: text.trim().to_owned(), at };
+    let mut items: Vec<Located> = match &entry.value {
+        Value::Text(text) => text.split(',').map(|item| located(item, entry.at)).collect(),
+        Value::List(items) => items.iter().map(|item| located(&item.text, item.at)).collect(),
         other => {
             refuse_shape(entry, other, report);
             Vec::new()
@@ -422,7 +427,7 @@ fn port(part: &Part, report: &mut Report) -> Option<u16> {
             report.refuse(
                 entry.at,
                 &entry.label,
-                format!("{text:?} is no port"),
+                format!("{text:?} is not a valid port"),
                 "write a number from 1 to 65535, or remove the key for 443",
             );
             None
@@ -452,7 +457,7 @@ fn families(part: &Part, report: &mut Report) -> Vec<IpFamily> {
             "ipv4" => IpFamily::V4,
             "ipv6" => IpFamily::V6,
             _ => {
-                let text = format!("{:?} is no family of addresses", item.text);
+                let text = format!("{:?} is not a valid IP family", item.text);
                 report.refuse(item.at, label(part, Id::IpFamily), text, "write ipv4, ipv6 or both");
                 continue;
             }

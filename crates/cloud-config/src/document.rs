@@ -1,4 +1,4 @@
-//! A file after its names are understood and before its values are.
+//! A file whose names are resolved and whose values are not parsed yet.
 //!
 //! Both formats end up here: blocks as they were written, then [`Document`], in which every entry belongs to
 //! a row of the table. What has no row is reported and left out.
@@ -10,7 +10,7 @@ use crate::{
 
 /// A text and where it was written.
 #[derive(Clone)]
-pub(crate) struct Spelt {
+pub(crate) struct Located {
     pub(crate) text: String,
     pub(crate) at: Place,
 }
@@ -21,7 +21,7 @@ pub(crate) enum Value {
     /// A name without `=` in INI.
     Blank,
     Text(String),
-    List(Vec<Spelt>),
+    List(Vec<Located>),
     /// A mapping, or a list of something else than texts: no key takes one.
     Nested,
     /// Something that could not be read, which was already reported.
@@ -30,7 +30,7 @@ pub(crate) enum Value {
 
 /// A name and its value.
 pub(crate) struct Item {
-    pub(crate) name: Spelt,
+    pub(crate) name: Located,
     pub(crate) value: Value,
     /// Where the value begins.
     pub(crate) at: Place,
@@ -38,9 +38,17 @@ pub(crate) struct Item {
 
 /// A section as it was written.
 pub(crate) struct Block {
-    pub(crate) name: Spelt,
-    pub(crate) subsection: Option<Spelt>,
+    pub(crate) name: Located,
+    pub(crate) subsection: Option<Located>,
     pub(crate) items: Vec<Item>,
+}
+
+impl Block {
+    /// Whether it sets anything: templates leave sections with empty values behind.
+    fn has_content(&self) -> bool {
+        let empty = |item: &Item| matches!(&item.value, Value::Text(text) if text.is_empty());
+        self.subsection.is_some() || !self.items.iter().all(empty)
+    }
 }
 
 /// A setting whose key is known.
@@ -70,30 +78,35 @@ impl Part {
         Self { section, name, at, entries: Vec::new() }
     }
 
-    /// The entry that counts: the last one.
+    /// The last entry with this id.
     pub(crate) fn get(&self, id: Id) -> Option<&Entry> {
         self.entries.iter().rev().find(|entry| entry.id == id)
     }
 
-    /// Replaces what the file says.
+    /// Replaces an entry with the same id.
     pub(crate) fn set(&mut self, entry: Entry) {
         self.entries.retain(|old| old.id != entry.id);
         self.entries.push(entry);
     }
 }
 
-/// All that a file says.
+/// The sections of a file, in its order.
 pub(crate) struct Document {
     pub(crate) format: Format,
     pub(crate) parts: Vec<Part>,
 }
 
 impl Document {
-    /// Names become rows of the table.
-    pub(crate) fn new(format: Format, blocks: Vec<Block>, report: &mut Report) -> Self {
+    /// Resolves names to rows of the table.
+    pub(crate) fn new(
+        format: Format,
+        blocks: Vec<Block>,
+        ignore_load_balancing: bool,
+        report: &mut Report,
+    ) -> Self {
         let mut document = Self { format, parts: Vec::new() };
         for block in blocks {
-            document.take(block, report);
+            document.take(block, ignore_load_balancing, report);
         }
         document
     }
@@ -111,9 +124,11 @@ impl Document {
         &mut self.parts[index]
     }
 
-    fn take(&mut self, block: Block, report: &mut Report) {
+    fn take(&mut self, block: Block, ignore_load_balancing: bool, report: &mut Report) {
         let format = self.format;
-        let Some(section) = section_of(format, &block, report) else { return };
+        let Some(section) = section_of(format, &block, ignore_load_balancing, report) else {
+            return;
+        };
         let name = block.subsection.as_ref().map(|name| name.text.as_str());
         let at = block.subsection.as_ref().map_or(block.name.at, |name| name.at);
         let entries: Vec<Entry> = block
@@ -127,7 +142,7 @@ impl Document {
                 report.warn(
                     entry.at,
                     &entry.label,
-                    "it is given twice, and the last one counts",
+                    "the key is given twice; the last value is used",
                     "remove the other",
                 );
             }
@@ -136,8 +151,13 @@ impl Document {
     }
 }
 
-/// Which section a block is, if it is one that counts.
-fn section_of(format: Format, block: &Block, report: &mut Report) -> Option<Section> {
+/// The section of a block, if it is known and supported.
+fn section_of(
+    format: Format,
+    block: &Block,
+    ignore_load_balancing: bool,
+    report: &mut Report,
+) -> Option<Section> {
     let (name, at) = (&block.name.text, block.name.at);
     let label = section_label(format, name, block.subsection.as_ref());
     let Some(section) = Section::find(name, format) else {
@@ -149,14 +169,23 @@ fn section_of(format: Format, block: &Block, report: &mut Report) -> Option<Sect
         return None;
     };
     if let Some(purpose) = section.unsupported() {
-        report.warn(
-            at,
-            &label,
-            format!(
-                "{purpose} is configured here, which is not supported, so all of it is ignored"
+        let text = format!("{purpose} is configured here, which is not supported");
+        match section.consequence() {
+            Some(consequence) if block.has_content() && !ignore_load_balancing => report.refuse(
+                at,
+                &label,
+                format!("{text}: {consequence}"),
+                "delete what it served and remove the section; or let the Go program serve it, with \
+                 --controllers=service,route and a lease of its own, and start this one with \
+                 --ignore-load-balancer-config",
             ),
-            "remove the section, or keep the program that serves it beside this one",
-        );
+            _ => report.warn(
+                at,
+                &label,
+                format!("{text}, so all of it is ignored"),
+                "remove the section, or keep the program that serves it beside this one",
+            ),
+        }
         return None;
     }
     match (&block.subsection, section.is_named()) {
@@ -173,7 +202,7 @@ fn section_of(format: Format, block: &Block, report: &mut Report) -> Option<Sect
             report.refuse(
                 at,
                 &label,
-                "it is not said which vCenter this is",
+                "the name of the vCenter is missing",
                 "write its name or address into the header, as in [VirtualCenter \"10.0.0.1\"]",
             );
             None
@@ -183,7 +212,7 @@ fn section_of(format: Format, block: &Block, report: &mut Report) -> Option<Sect
 }
 
 /// A section as messages name it.
-fn section_label(format: Format, name: &str, subsection: Option<&Spelt>) -> String {
+fn section_label(format: Format, name: &str, subsection: Option<&Located>) -> String {
     match (format, subsection) {
         (Format::Ini, None) => format!("[{name}]"),
         (Format::Ini, Some(sub)) => format!("[{name} \"{}\"]", sub.text),
@@ -194,10 +223,10 @@ fn section_label(format: Format, name: &str, subsection: Option<&Spelt>) -> Stri
 
 /// A key as messages name it.
 pub(crate) fn key_label(format: Format, section: Section, name: Option<&str>, key: &str) -> String {
-    let spelt = name.map(|text| Spelt { text: text.to_owned(), at: Place::Whole });
-    // A section of the in-tree provider has an INI name only, and is only ever met in INI.
+    let located = name.map(|text| Located { text: text.to_owned(), at: Place::Whole });
+    // Sections of the in-tree provider have an INI name only.
     let known = section.name(format).unwrap_or_default();
-    let label = section_label(format, known, spelt.as_ref());
+    let label = section_label(format, known, located.as_ref());
     match format {
         Format::Ini => format!("{label} {key}"),
         Format::Yaml => format!("{label}.{key}"),
@@ -217,34 +246,15 @@ fn entry(
         report.unknown(item.name.at, &label, "there is no such key", remedy);
         return None;
     };
-    let id = match row.status {
-        Status::Current(id) => id,
-        Status::Mapped(id, _) if matches!(item.value, Value::Broken) => id,
-        Status::Mapped(id, now) => {
-            report.warn(
-                item.name.at,
-                &label,
-                format!("this key of the in-tree provider counts as {now}, where that is absent"),
-                format!("in YAML write {}", equivalent(id, &item.value)),
-            );
-            id
+    let (why, remedy) = match row.status {
+        Status::Current(id) => {
+            return Some(Entry { row, id, value: item.value, at: item.at, label });
         }
-        Status::Ignored(why) => {
-            report.warn(item.name.at, &label, format!("it has no effect: {why}"), "remove it");
-            return None;
+        Status::Ignored(why) => (why, "remove it".to_owned()),
+        Status::Replaced(now) => {
+            ("only the in-tree provider used it", format!("remove it, or write {now} instead"))
         }
     };
-    Some(Entry { row, id, value: item.value, at: item.at, label })
-}
-
-/// What replaces a key of the in-tree provider, ready to be copied.
-fn equivalent(id: Id, value: &Value) -> String {
-    let Value::Text(text) = value else { return "nothing".to_owned() };
-    let text = crate::render::scalar(text);
-    match id {
-        Id::PublicNetwork => {
-            format!("nodes: {{internalVmNetworkName: {text}, externalVmNetworkName: {text}}}")
-        }
-        _ => format!("global: {{datacenters: [{text}]}}"),
-    }
+    report.warn(item.name.at, &label, format!("it has no effect: {why}"), remedy);
+    None
 }

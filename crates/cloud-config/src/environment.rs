@@ -1,8 +1,8 @@
 //! Overrides from the environment.
 //!
-//! They are put into the document before anything is validated or inherited, as if the file said so: a
+//! They are put into the document before anything is validated or inherited, as if the file contained them: a
 //! `VSPHERE_PASSWORD` reaches every vCenter that has no password of its own. The environment is a value;
-//! nothing here asks the process for its own.
+//! nothing here reads that of the process.
 //!
 //! `VSPHERE_VCENTER_<ID>=<name>` adds a vCenter or means the one that the file calls so, and
 //! `VCENTER_<ID>_USERNAME` and its like set its keys. `VSPHERE_VCENTER_PORT` is the global port and defines
@@ -19,7 +19,7 @@ use crate::{
 const DEFINES: &str = "VSPHERE_VCENTER_";
 const COMPANION: &str = "VCENTER_";
 
-/// Lets the environment have the last word.
+/// Overrides entries of the document.
 pub(crate) fn apply(
     document: &mut Document,
     environment: &BTreeMap<String, String>,
@@ -57,7 +57,7 @@ pub(crate) fn apply(
     }
 }
 
-/// A Secret or a directory from here is not to compete with the other one of the file.
+/// A Secret or a directory from the environment replaces both of the file.
 fn prefer_own_credentials(document: &mut Document) {
     let global = document.parts.iter_mut().find(|part| part.section == Section::Global);
     let Some(global) = global else { return };

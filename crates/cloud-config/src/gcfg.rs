@@ -2,23 +2,23 @@
 //!
 //! ```ini
 //! ; a comment; so is what follows a # or ; outside quotes
-//! [Global]                       # names of sections and variables do not care about case
+//! [Global]                       # names of sections and variables are case-insensitive
 //! password = "a \"b\" \\ \n \t"  # inside quotes: \" \\ \n \t and no other escape
 //! user = one\"two                # outside quotes a backslash precedes a quote or a line's end, nothing else
 //! datacenters = dc-1, \
 //!     dc-2                       # a continued line keeps its blanks
 //! insecure-flag                  # a variable without `=` is true
-//! [VirtualCenter "10.0.0.1"]     # subsections care about case; inside them only \" and \\
+//! [VirtualCenter "10.0.0.1"]     # subsections are case-sensitive; inside them only \" and \\
 //! ```
 //!
-//! A repeated variable replaces the earlier one, a repeated section continues the earlier one; both are the
-//! reader's business, this module hands out everything in order. Trailing blanks outside quotes do not
-//! count, carriage returns never do. Unlike gcfg this parser goes on behind a mistake.
+//! A repeated variable replaces the earlier one, a repeated section continues the earlier one; both are up
+//! to the caller, this module returns everything in order. Trailing blanks outside quotes do not
+//! count, carriage returns never do. Unlike gcfg this parser continues after a mistake.
 
 use std::{iter::Peekable, str::Chars};
 
 use crate::{
-    document::{Block, Item, Spelt, Value},
+    document::{Block, Item, Located, Value},
     problem::{Place, Position, Report},
 };
 
@@ -35,11 +35,11 @@ const NAME_FIRST: &str = "a line must be [Section], [Section \"name\"], key = va
 pub(crate) fn parse(text: &str, report: &mut Report) -> Vec<Block> {
     if let Some(index) = text.find('\0') {
         let at = Place::File(Position::after(&text[..index]));
-        report.refuse(at, "", "there is a NUL character", "remove it");
+        report.refuse(at, "", "the text contains a NUL character", "remove it");
     }
     let mut scanner = Scanner { rest: text.chars().peekable(), line: 1, column: 1 };
     let mut blocks: Vec<Block> = Vec::new();
-    // After a header that could not be read, its variables belong to nobody, which is no mistake of theirs.
+    // The variables below a header that could not be read are skipped without a message of their own.
     let mut lost = false;
     while let Some(next) = scanner.peek_past_blanks() {
         let at = scanner.position();
@@ -61,7 +61,7 @@ pub(crate) fn parse(text: &str, report: &mut Report) -> Vec<Block> {
                     None => report.refuse(
                         Place::File(at),
                         "",
-                        "this stands before the first section",
+                        "this line precedes the first section",
                         "begin the file with a section such as [Global]",
                     ),
                 }
@@ -128,7 +128,7 @@ impl Scanner<'_> {
         Mistake { at: self.position(), text, remedy }
     }
 
-    fn name(&mut self) -> Spelt {
+    fn name(&mut self) -> Located {
         let at = Place::File(self.position());
         let mut text = String::new();
         while let Some(next) = self.peek()
@@ -137,7 +137,7 @@ impl Scanner<'_> {
             text.push(next);
             self.take();
         }
-        Spelt { text, at }
+        Located { text, at }
     }
 
     fn header(&mut self) -> Result<Block, Mistake> {
@@ -166,7 +166,7 @@ impl Scanner<'_> {
         Ok(Block { name, subsection, items: Vec::new() })
     }
 
-    fn subsection(&mut self) -> Result<Spelt, Mistake> {
+    fn subsection(&mut self) -> Result<Located, Mistake> {
         let start = self.position();
         self.take();
         let mut text = String::new();
@@ -207,7 +207,7 @@ impl Scanner<'_> {
                 remedy: "put the name between the quotes, or leave the quotes out",
             });
         }
-        Ok(Spelt { text, at: Place::File(start) })
+        Ok(Located { text, at: Place::File(start) })
     }
 
     fn variable(&mut self, report: &mut Report) -> Item {

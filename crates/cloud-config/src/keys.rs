@@ -75,7 +75,19 @@ impl Section {
         matches!(self, Self::VirtualCenter | Self::LoadBalancerClass)
     }
 
-    /// What a section that we do not act on would have been for.
+    /// What breaks when a section that the Go program serves is ignored.
+    pub(crate) fn consequence(self) -> Option<&'static str> {
+        match self {
+            Self::LoadBalancer | Self::LoadBalancerClass => Some(
+                "Services of type LoadBalancer would get no address, and existing ones would keep their \
+                 finalizer, so that they and their namespaces could not be deleted",
+            ),
+            Self::Route => Some("Nodes would get no routes to their pods"),
+            _ => None,
+        }
+    }
+
+    /// What an unsupported section configures.
     pub(crate) fn unsupported(self) -> Option<&'static str> {
         match self {
             Self::NsxT => Some("the connection to NSX-T"),
@@ -91,13 +103,13 @@ impl Section {
             .find(|section| section.name(format).is_some_and(|known| same(known, name, format)))
     }
 
-    /// The name that somebody probably meant.
+    /// The name that was probably meant.
     pub(crate) fn suggestion(name: &str, format: Format) -> Option<&'static str> {
         nearest(name, Self::ALL.into_iter().filter_map(|section| section.name(format)))
     }
 }
 
-/// What a key says, wherever it stands.
+/// The meaning of a key, in whichever section it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Id {
     User,
@@ -120,8 +132,6 @@ pub(crate) enum Id {
     ExternalNetwork,
     ExcludedInternalSubnets,
     ExcludedExternalSubnets,
-    Datacenter,
-    PublicNetwork,
 }
 
 /// What a value must look like.
@@ -138,7 +148,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// For the page and for messages.
+    /// As the page and messages name it.
     pub(crate) fn describe(self) -> &'static str {
         match self {
             Self::Text => "text",
@@ -162,8 +172,8 @@ impl Kind {
 pub(crate) enum Status {
     /// It is used.
     Current(Id),
-    /// It is of the in-tree provider and is used as what replaced it, which is named as in YAML.
-    Mapped(Id, &'static str),
+    /// It is of the in-tree provider and does nothing, as in the Go program; the INI keys that do the same now.
+    Replaced(&'static str),
     /// It is accepted and does nothing, for this reason.
     Ignored(&'static str),
 }
@@ -176,10 +186,10 @@ pub(crate) struct Key {
     /// None: there was none when YAML came.
     pub(crate) yaml: Option<&'static str>,
     pub(crate) kind: Kind,
-    pub(crate) secret: bool,
     pub(crate) status: Status,
     /// The variable that overrides it; of a vCenter what follows `VCENTER_<ID>_`.
     pub(crate) variable: Option<&'static str>,
+    #[cfg_attr(not(test), expect(dead_code, reason = "only the page shows it"))]
     pub(crate) doc: &'static str,
 }
 
@@ -199,14 +209,11 @@ impl Key {
 
     /// The row of something that is used.
     pub(crate) fn of(section: Section, id: Id) -> Option<&'static Self> {
-        KEYS.iter().find(|key| {
-            key.section == section
-                && matches!(key.status, Status::Current(known) | Status::Mapped(known, _) if known == id)
-        })
+        KEYS.iter().find(|key| key.section == section && key.status == Status::Current(id))
     }
 }
 
-/// What to do about a name that the section does not have.
+/// The remedy for a name that the section does not have.
 pub(crate) fn advice(section: Section, name: &str, format: Format) -> String {
     let other = match format {
         Format::Ini => Format::Yaml,
@@ -231,12 +238,12 @@ pub(crate) fn advice(section: Section, name: &str, format: Format) -> String {
     let elsewhere =
         Section::ALL.into_iter().find(|other| Key::find(*other, name, format).is_some());
     match elsewhere.and_then(|section| section.name(format)) {
-        Some(home) => format!("it belongs into the section {home}"),
+        Some(home) => format!("it belongs to the section {home}"),
         None => "remove it, or see docs/user/configuration.md for all keys".to_owned(),
     }
 }
 
-/// INI names do not care about case, YAML names do.
+/// INI names are case-insensitive, YAML names are not.
 fn same(known: &str, name: &str, format: Format) -> bool {
     match format {
         Format::Ini => known.eq_ignore_ascii_case(name),
@@ -283,7 +290,7 @@ mod tests {
                 Format::Yaml,
                 "vcenter is a section; move it to the left margin",
             ),
-            (Section::Global, "zone", Format::Yaml, "it belongs into the section labels"),
+            (Section::Global, "zone", Format::Yaml, "it belongs to the section labels"),
             (Section::Global, "insecure", Format::Yaml, "did you mean insecureFlag?"),
             (
                 Section::Labels,

@@ -6,14 +6,14 @@
 //!                                    keys.rs (the table of all keys)
 //! ```
 //!
-//! - **The format is detected, not guessed by failure.** The first line that is neither blank nor a comment
+//! - **The format is detected, not tried.** The first line that is neither blank nor a comment
 //!   decides: one that begins with `[`, or with a name and `=`, is INI; one that begins with `{`, `---` or
-//!   `%`, or has a name and a colon, is YAML; anything else is neither. A mistake is then reported as one of
-//!   that format, at its line and column.
-//! - **All problems at once**, each with place, key, reason and remedy. Keys that nobody knows are warned
+//!   `%`, or has a name and a colon, is YAML; anything else is neither. A mistake is then reported for that
+//!   format, at its line and column.
+//! - **All problems at once**, each with place, key, reason and remedy. Unknown keys are warned
 //!   about with the name that was probably meant; [`Strictness::Strict`] refuses them.
-//! - **What is accepted is valid.** A [`Config`] holds parsed addresses, subnets and thumbprints; nothing is
-//!   found wrong later, at the first node.
+//! - **What is accepted is valid.** A [`Config`] holds parsed addresses, subnets and thumbprints; nothing
+//!   fails later, at the first node.
 //! - **Secrets stay secret**: not in `Debug`, not in messages, not in rendered YAML.
 //!
 //! ```
@@ -24,7 +24,8 @@
 //! ```
 //!
 //! Beyond upstream's rules: families are normalised; a Secret wins over credentials in the file; several
-//! families need no switch; keys of the in-tree provider that mean something are used.
+//! families need no switch. What the Go program ignores has no effect here either, so that swapping the
+//! image changes nothing; a warning names the key that has.
 
 mod ccm;
 mod config;
@@ -34,6 +35,7 @@ mod gcfg;
 mod keys;
 mod nearest;
 mod problem;
+#[cfg(test)]
 mod reference;
 mod render;
 mod secret;
@@ -47,7 +49,6 @@ pub use config::{
 };
 pub use keys::Format;
 pub use problem::{Position, Problem, Problems, Strictness};
-pub use reference::reference;
 pub use render::{Written, write};
 pub use secret::{Login, Logins, MissingLogin};
 
@@ -57,11 +58,11 @@ use problem::{Place, Report};
 /// A configuration that can be used.
 #[derive(Debug)]
 pub struct Accepted {
-    /// What it says.
+    /// With all values valid.
     pub config: Config,
-    /// How it was written.
+    /// As detected.
     pub format: Format,
-    /// What its author should know.
+    /// What works, but perhaps not as intended.
     pub warnings: Vec<Problem>,
 }
 
@@ -72,6 +73,7 @@ pub struct Reader {
     strictness: Strictness,
     environment: BTreeMap<String, String>,
     secrets_directory: Option<PathBuf>,
+    ignore_load_balancing: bool,
 }
 
 impl Reader {
@@ -80,23 +82,28 @@ impl Reader {
         Self::default()
     }
 
-    /// Decides what becomes of unknown keys.
+    /// Whether unknown keys are refused.
     #[must_use]
     pub fn strictness(self, strictness: Strictness) -> Self {
         Self { strictness, ..self }
     }
 
-    /// Gives the variables that override the file; those of other programs are ignored.
+    /// Variables that override the file; those of other programs are ignored.
     #[must_use]
     pub fn environment(self, variables: impl IntoIterator<Item = (String, String)>) -> Self {
         Self { environment: variables.into_iter().collect(), ..self }
     }
 
-    /// Gives the directory that holds the credentials if nothing says where they are. Callers pass
-    /// `/etc/cloud/secrets` if it exists.
+    /// The directory with credentials if none are configured. Callers pass `/etc/cloud/secrets` if it exists.
     #[must_use]
     pub fn secrets_directory(self, directory: Option<PathBuf>) -> Self {
         Self { secrets_directory: directory, ..self }
+    }
+
+    /// Accepts files that configure load balancing or routing by NSX-T, which is then ignored.
+    #[must_use]
+    pub fn ignore_load_balancing(self, ignore: bool) -> Self {
+        Self { ignore_load_balancing: ignore, ..self }
     }
 
     /// Reads a file; its name is for messages only.
@@ -109,7 +116,7 @@ impl Reader {
             Format::Ini => gcfg::parse(text, &mut report),
             Format::Yaml => yaml::parse(text, &mut report),
         };
-        let mut document = Document::new(format, blocks, &mut report);
+        let mut document = Document::new(format, blocks, self.ignore_load_balancing, &mut report);
         environment::apply(&mut document, &self.environment, &mut report);
         let config = ccm::build(&document, self.secrets_directory.as_deref(), &mut report);
         let (config, warnings) = report.finish(config)?;
@@ -117,7 +124,7 @@ impl Reader {
     }
 }
 
-/// The text, without the mark that some editors put before it, and its format.
+/// The format and the text, without a byte order mark.
 fn decode<'a>(bytes: &'a [u8], report: &mut Report) -> Option<(Format, &'a str)> {
     let text = match str::from_utf8(bytes) {
         Ok(text) => text,
@@ -156,19 +163,19 @@ fn decode<'a>(bytes: &'a [u8], report: &mut Report) -> Option<(Format, &'a str)>
     }
 }
 
-/// What the first line that says something is written in; otherwise where it is, if there is one.
+/// The format of the first line that is neither blank nor a comment; otherwise its position, if there is one.
 fn detect(text: &str) -> Result<Format, Option<Position>> {
     for (number, line) in text.lines().enumerate() {
-        let said = line.trim_start();
-        let column = line.chars().count() - said.chars().count() + 1;
-        let name = said.trim_start_matches(|letter: char| {
+        let content = line.trim_start();
+        let column = line.chars().count() - content.chars().count() + 1;
+        let name = content.trim_start_matches(|letter: char| {
             letter.is_alphanumeric() || "-_.\"'".contains(letter)
         });
-        return match said.chars().next() {
+        return match content.chars().next() {
             None | Some('#' | ';') => continue,
             Some('[') => Ok(Format::Ini),
             Some('{' | '%') => Ok(Format::Yaml),
-            Some(_) if said.starts_with("---") => Ok(Format::Yaml),
+            Some(_) if content.starts_with("---") => Ok(Format::Yaml),
             Some(_) if name.trim_start().starts_with('=') => Ok(Format::Ini),
             Some(_) if name.trim_start().starts_with(':') => Ok(Format::Yaml),
             Some(_) => Err(Some(Position { line: number + 1, column })),

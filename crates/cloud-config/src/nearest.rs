@@ -1,4 +1,4 @@
-//! Which known name somebody probably meant.
+//! The known name that was probably meant.
 
 /// The candidate with the fewest edits, if there are few enough for it to be a slip.
 pub(crate) fn nearest<'a>(
@@ -15,33 +15,14 @@ pub(crate) fn nearest<'a>(
 }
 
 /// Case, dashes and underscores are what people confuse most; they count for nothing.
-fn fold(name: &str) -> Vec<char> {
-    name.chars().filter(|letter| !"-_".contains(*letter)).flat_map(char::to_lowercase).collect()
+fn fold(name: &str) -> String {
+    name.replace(['-', '_'], "").to_lowercase()
 }
 
 /// How far off a name is; the beginning of a longer one is close to it.
-fn edits(name: &[char], candidate: &[char]) -> usize {
+fn edits(name: &str, candidate: &str) -> usize {
     let begun = name.len() > 3 && candidate.starts_with(name);
-    distance(name, candidate).min(if begun { 1 } else { usize::MAX })
-}
-
-/// Insertions, removals, replacements and swaps of neighbours that lead from one text to the other.
-fn distance(from: &[char], to: &[char]) -> usize {
-    let mut before: Vec<usize> = Vec::new();
-    let mut last: Vec<usize> = (0..=to.len()).collect();
-    for (row, letter) in from.iter().enumerate() {
-        let mut line = vec![row + 1];
-        for (column, other) in to.iter().enumerate() {
-            let replaced = last[column] + usize::from(letter != other);
-            let mut edits = replaced.min(last[column + 1] + 1).min(line[column] + 1);
-            if row > 0 && column > 0 && *letter == to[column - 1] && from[row - 1] == *other {
-                edits = edits.min(before[column - 1] + 1);
-            }
-            line.push(edits);
-        }
-        before = std::mem::replace(&mut last, line);
-    }
-    last.last().copied().unwrap_or_default()
+    strsim::osa_distance(name, candidate).min(if begun { 1 } else { usize::MAX })
 }
 
 #[cfg(test)]

@@ -1,7 +1,6 @@
-//! What is wrong with a file: where, what, and what to do.
+//! Problems of a file: place, key, reason and remedy.
 //!
-//! Reading never stops at the first mistake; whoever edits a ConfigMap wants all of them at once. Values are
-//! never quoted from keys that hold secrets.
+//! Reading does not stop at the first mistake: all are reported at once. Values of secret keys are never quoted.
 
 use std::fmt;
 
@@ -15,7 +14,7 @@ pub struct Position {
 }
 
 impl Position {
-    /// The place behind a text.
+    /// The place after a text.
     pub(crate) fn after(text: &str) -> Self {
         let line = text.matches('\n').count() + 1;
         let column = text.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
@@ -23,7 +22,7 @@ impl Position {
     }
 }
 
-/// One mistake, or one thing that deserves a warning.
+/// One mistake or warning.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
     /// The file; `environment` for variables, and the name of the Secret for its keys.
@@ -38,22 +37,22 @@ pub struct Problem {
     pub remedy: String,
 }
 
-/// Why a file was refused: everything that must change, and what else was noticed.
+/// Why a file was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub struct Problems {
     /// What must change.
     pub list: Vec<Problem>,
-    /// What deserves a look; it often explains the rest.
+    /// They often explain the rest.
     pub warnings: Vec<Problem>,
 }
 
-/// Whether keys that nobody knows are tolerated.
+/// Whether unknown keys are tolerated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Strictness {
-    /// They are, with a warning.
+    /// They lead to a warning.
     #[default]
     Tolerant,
-    /// They refuse the file.
+    /// They lead to a refusal.
     Strict,
 }
 
@@ -93,7 +92,7 @@ impl fmt::Display for Problems {
     }
 }
 
-/// Where a setting comes from.
+/// Where a setting was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
     /// A place in the file.
@@ -156,7 +155,7 @@ impl Report {
         self.warnings.push(problem);
     }
 
-    /// A name that nobody knows.
+    /// An unknown name.
     pub(crate) fn unknown(
         &mut self,
         place: Place,
@@ -176,7 +175,7 @@ impl Report {
     pub(crate) fn finish<T>(mut self, value: Option<T>) -> Result<(T, Vec<Problem>), Problems> {
         self.problems.sort_by_key(|problem| problem.position);
         self.warnings.sort_by_key(|problem| problem.position);
-        // Several vCenters may inherit the same thing to complain about.
+        // Several vCenters may inherit the same problem.
         self.warnings.dedup();
         match value {
             Some(value) if self.problems.is_empty() => Ok((value, self.warnings)),

@@ -1,16 +1,18 @@
-//! Writing a configuration: YAML without a password, and the Secrets that hold what was one.
+//! Writing a configuration: YAML without passwords, and the Secrets with them.
 //!
-//! Every vCenter is written with all that it inherited, so that the text needs no second look to be
-//! understood. Reading it back gives the same configuration, but for credentials that stood in the file,
-//! which are then in the Secret that the text names.
+//! Every vCenter is written with all that it inherited. Reading the text gives the same configuration, except
+//! that credentials of the file are in the Secret that the text names, and that there is no fallback.
 
-use std::{collections::BTreeMap, fmt::Write as _};
+use std::collections::BTreeMap;
 
 use secrecy::SecretString;
+use serde::{Serialize, Serializer};
 use vsphere::tls::{Roots, Trust};
 
 use crate::{
-    config::{AddressRules, Config, CredentialSource, Inline, IpFamily, SecretName, VCenter},
+    config::{
+        AddressRules, Config, CredentialSource, Inline, IpFamily, SecretName, Subnet, VCenter,
+    },
     secret,
 };
 
@@ -19,11 +21,11 @@ use crate::{
 pub struct Written {
     /// The file.
     pub yaml: String,
-    /// Secrets to create, for credentials that stood in the file.
+    /// Secrets to create for credentials of the file.
     pub secrets: BTreeMap<SecretName, BTreeMap<String, SecretString>>,
 }
 
-/// Writes a configuration. Credentials that stand in it go into a Secret of the given name; if two vCenters
+/// Writes a configuration. Its credentials go into a Secret of the given name; if two vCenters
 /// have the same server and different credentials, the second goes into another one, `NAME-2`.
 pub fn write(config: &Config, secret: &SecretName) -> Written {
     let mut written = Written { yaml: String::new(), secrets: BTreeMap::new() };
@@ -31,12 +33,13 @@ pub fn write(config: &Config, secret: &SecretName) -> Written {
         CredentialSource::Directory(path) => Some(path),
         _ => None,
     });
-    let mut lines = Lines(String::new());
+    let mut file = Map::default();
     if let Some(path) = directory {
-        lines.open(0, "global");
-        lines.text(1, "secretsDirectory", &path.to_string_lossy());
+        let mut global = Map::default();
+        global.text("secretsDirectory", path.to_string_lossy());
+        file.set("global", Value::Map(global));
     }
-    lines.open(0, "vcenter");
+    let mut sections = Map::default();
     for vcenter in &config.vcenters {
         let source = match &vcenter.credentials {
             CredentialSource::Directory(_) => None,
@@ -45,10 +48,25 @@ pub fn write(config: &Config, secret: &SecretName) -> Written {
                 Some(place(config, vcenter, inline, secret, &mut written.secrets))
             }
         };
-        lines.vcenter(vcenter, source.as_ref());
+        sections.set(&vcenter.name, Value::Map(section(vcenter, source)));
     }
-    lines.rest(config);
-    written.yaml = lines.0;
+    file.set("vcenter", Value::Map(sections));
+    let (mut labels, mut nodes) = (Map::default(), Map::default());
+    labels.text("region", config.labels.region.clone().unwrap_or_default());
+    labels.text("zone", config.labels.zone.clone().unwrap_or_default());
+    file.set("labels", Value::Map(labels));
+    nodes.rules(
+        ["internalNetworkSubnetCidr", "internalVmNetworkName", "excludeInternalNetworkSubnetCidr"],
+        &config.nodes.internal,
+    );
+    nodes.rules(
+        ["externalNetworkSubnetCidr", "externalVmNetworkName", "excludeExternalNetworkSubnetCidr"],
+        &config.nodes.external,
+    );
+    file.set("nodes", Value::Map(nodes));
+    let options = serde_saphyr::ser_options! { prefer_block_scalars: false };
+    // Neither these types nor writing to a string can fail.
+    written.yaml = serde_saphyr::to_string_with_options(&file, options).unwrap_or_default();
     written
 }
 
@@ -77,111 +95,78 @@ fn place(
     }
 }
 
-struct Lines(String);
+/// A mapping in the order in which it was filled. What is empty is left out.
+#[derive(Default)]
+struct Map(Vec<(String, Value)>);
 
-impl Lines {
-    fn line(&mut self, depth: usize, text: &str) {
-        let indent = depth * 2;
-        // Writing to a string cannot fail.
-        _ = writeln!(self.0, "{:indent$}{text}", "");
-    }
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Value {
+    Text(String),
+    Number(u16),
+    Flag(bool),
+    List(Vec<String>),
+    Map(Map),
+}
 
-    fn open(&mut self, depth: usize, name: &str) {
-        self.line(depth, &format!("{}:", scalar(name)));
-    }
-
-    fn text(&mut self, depth: usize, name: &str, value: &str) {
-        self.line(depth, &format!("{name}: {}", scalar(value)));
-    }
-
-    fn list(&mut self, depth: usize, name: &str, items: impl IntoIterator<Item = String>) {
-        let items: Vec<String> = items.into_iter().map(|item| scalar(&item)).collect();
-        if !items.is_empty() {
-            self.line(depth, &format!("{name}: [{}]", items.join(", ")));
-        }
-    }
-
-    fn vcenter(&mut self, vcenter: &VCenter, secret: Option<&SecretName>) {
-        self.open(1, &vcenter.name);
-        self.text(2, "server", &vcenter.server);
-        if vcenter.endpoint.port() != 443 {
-            self.line(2, &format!("port: {}", vcenter.endpoint.port()));
-        }
-        match &vcenter.trust {
-            Trust::Insecure => self.line(2, "insecureFlag: true"),
-            Trust::Verify { roots, thumbprint } => {
-                if let Roots::File(path) = roots {
-                    self.text(2, "caFile", &path.to_string_lossy());
-                }
-                if let Some(thumbprint) = thumbprint {
-                    self.text(2, "thumbprint", &thumbprint.to_string());
-                }
-            }
-        }
-        self.list(2, "datacenters", vcenter.datacenters.iter().cloned());
-        if let Some(SecretName { namespace, name }) = secret {
-            self.text(2, "secretName", name);
-            self.text(2, "secretNamespace", namespace);
-        }
-        if vcenter.ip_families != [IpFamily::V4] {
-            self.list(2, "ipFamily", vcenter.ip_families.iter().map(ToString::to_string));
-        }
-    }
-
-    fn rest(&mut self, config: &Config) {
-        let labels = [("region", &config.labels.region), ("zone", &config.labels.zone)];
-        self.optional("labels", &labels);
-        let names = |rules: &AddressRules| {
-            let join = |subnets: &[crate::Subnet]| {
-                let texts: Vec<String> = subnets.iter().map(ToString::to_string).collect();
-                Some(texts.join(",")).filter(|text| !text.is_empty())
-            };
-            (join(&rules.subnets), rules.network.clone(), join(&rules.excluded))
-        };
-        let internal = names(&config.nodes.internal);
-        let external = names(&config.nodes.external);
-        let nodes = [
-            ("internalNetworkSubnetCidr", &internal.0),
-            ("externalNetworkSubnetCidr", &external.0),
-            ("internalVmNetworkName", &internal.1),
-            ("externalVmNetworkName", &external.1),
-            ("excludeInternalNetworkSubnetCidr", &internal.2),
-            ("excludeExternalNetworkSubnetCidr", &external.2),
-        ];
-        self.optional("nodes", &nodes);
-    }
-
-    fn optional(&mut self, section: &str, keys: &[(&str, &Option<String>)]) {
-        if keys.iter().all(|(_, value)| value.is_none()) {
-            return;
-        }
-        self.open(0, section);
-        for (name, value) in keys {
-            if let Some(value) = value {
-                self.text(1, name, value);
-            }
-        }
+impl Serialize for Map {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(name, value)| (name, value)))
     }
 }
 
-/// A text as a YAML scalar: plain if nobody could take it for anything else, in double quotes otherwise.
-pub(crate) fn scalar(text: &str) -> String {
-    const WORDS: [&str; 9] = ["true", "false", "yes", "no", "on", "off", "null", "y", "n"];
-    let plain = text.starts_with(|first: char| first.is_ascii_alphabetic() || first == '/')
-        && text.chars().all(|c| c.is_ascii_alphanumeric() || "-_./@".contains(c))
-        && !WORDS.iter().any(|word| word.eq_ignore_ascii_case(text));
-    if plain {
-        return text.to_owned();
-    }
-    let mut quoted = String::from("\"");
-    for letter in text.chars() {
-        match letter {
-            '"' | '\\' => quoted.extend(['\\', letter]),
-            ' '..='~' => quoted.push(letter),
-            other if other.is_alphabetic() => quoted.push(other),
-            other => _ = write!(quoted, "\\U{:08X}", u32::from(other)),
+impl Map {
+    fn set(&mut self, name: &str, value: Value) {
+        let empty = match &value {
+            Value::Text(text) => text.is_empty(),
+            Value::List(items) => items.is_empty(),
+            Value::Map(map) => map.0.is_empty(),
+            Value::Number(_) | Value::Flag(_) => false,
+        };
+        if !empty {
+            self.0.push((name.to_owned(), value));
         }
     }
-    quoted.push('"');
-    quoted
+
+    fn text(&mut self, name: &str, text: impl Into<String>) {
+        self.set(name, Value::Text(text.into()));
+    }
+
+    fn rules(&mut self, [subnets, network, excluded]: [&str; 3], rules: &AddressRules) {
+        let join = |subnets: &[Subnet]| {
+            subnets.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
+        };
+        self.text(subnets, join(&rules.subnets));
+        self.text(network, rules.network.clone().unwrap_or_default());
+        self.text(excluded, join(&rules.excluded));
+    }
+}
+
+fn section(vcenter: &VCenter, secret: Option<SecretName>) -> Map {
+    let mut map = Map::default();
+    map.text("server", &vcenter.server);
+    if vcenter.endpoint.port() != 443 {
+        map.set("port", Value::Number(vcenter.endpoint.port()));
+    }
+    match &vcenter.trust {
+        Trust::Insecure => map.set("insecureFlag", Value::Flag(true)),
+        Trust::Verify { roots, thumbprint } => {
+            if let Roots::File(path) = roots {
+                map.text("caFile", path.to_string_lossy());
+            }
+            if let Some(thumbprint) = thumbprint {
+                map.text("thumbprint", thumbprint.to_string());
+            }
+        }
+    }
+    map.set("datacenters", Value::List(vcenter.datacenters.clone()));
+    if let Some(SecretName { namespace, name }) = secret {
+        map.text("secretName", name);
+        map.text("secretNamespace", namespace);
+    }
+    if vcenter.ip_families != [IpFamily::V4] {
+        let families = vcenter.ip_families.iter().map(ToString::to_string);
+        map.set("ipFamily", Value::List(families.collect()));
+    }
+    map
 }

@@ -3,7 +3,8 @@
 //! Two forms, which may be mixed: `<server>.username` and `<server>.password`; and, because a Secret's key
 //! cannot have a colon, `server_<id>`, `username_<id>` and `password_<id>`. A server may have
 //! `<server>.vc-session-manager-url` and `<server>.vc-session-manager-token` instead, which lead to a
-//! session that somebody else opened and win over a user and a password. Files and editors leave a line's end behind a value; one is taken off.
+//! session that another service opened and win over a user and a password. One line end after a value is
+//! removed: files and editors leave it there.
 //!
 //! A key that fits neither form is refused if it looks like one of ours, because a misspelt password is a
 //! failed login later. Anything else (`ca.crt`, notes of an operator) is warned about and left alone.
@@ -34,11 +35,11 @@ const NUMBERED: [&str; 3] = [SERVER, USER, PASSWORD];
 pub enum Login {
     /// With a user and a password, or a certificate and its key.
     Password(Inline),
-    /// By asking a service for a session that it opened.
+    /// With a session that a service opened.
     SharedSession {
-        /// Where the service is.
+        /// The address of the service.
         url: String,
-        /// What it is asked with; the ServiceAccount's own token if absent.
+        /// The bearer token for the service; the ServiceAccount's own token if absent.
         token: Option<SecretString>,
     },
 }
@@ -69,7 +70,7 @@ impl Eq for Login {}
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Logins(BTreeMap<String, Login>);
 
-/// A server that a Secret says nothing about.
+/// A server without credentials in a Secret.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("there are no credentials for {server}, only for {known}; add {keys}")]
 pub struct MissingLogin {
@@ -91,7 +92,7 @@ impl Logins {
             empty = false;
             let (known, text) = match owner(key) {
                 Some(known) => (Some(known), value_of(key, value, &mut report)),
-                // What was meant is there in a way, so nobody calls it missing.
+                // The key that was probably meant is not reported as missing as well.
                 None => (unknown(key, &mut report).and_then(|meant| owner(&meant)), None),
             };
             let Some((owner, field)) = known else { continue };
@@ -118,7 +119,7 @@ impl Logins {
     pub fn find(&self, server: &str) -> Result<&Login, MissingLogin> {
         self.0.get(server).ok_or_else(|| {
             let names: Vec<&str> = self.0.keys().map(String::as_str).collect();
-            let known = if names.is_empty() { "nobody".to_owned() } else { names.join(", ") };
+            let known = if names.is_empty() { "no server".to_owned() } else { names.join(", ") };
             let keys = if is_key(server) {
                 format!("{server}.username and {server}.password")
             } else {
@@ -128,7 +129,7 @@ impl Logins {
         })
     }
 
-    /// All servers with their logins.
+    /// In the order of the servers' names.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Login)> {
         self.0.iter().map(|(server, login)| (server.as_str(), login))
     }
@@ -156,7 +157,7 @@ impl Owner {
 #[derive(Default)]
 struct Fields {
     texts: BTreeMap<&'static str, String>,
-    /// Fields whose values are already complained about.
+    /// Fields whose values were already reported.
     unreadable: BTreeSet<&'static str>,
 }
 
@@ -189,7 +190,7 @@ fn unknown(key: &str, report: &mut Report) -> Option<String> {
         report.warn(
             Place::Whole,
             key,
-            "this key is not about a vCenter, so it is ignored",
+            "this key does not belong to a vCenter, so it is ignored",
             "keep it elsewhere if it is not needed here",
         );
         return None;
@@ -211,7 +212,7 @@ fn value_of(key: &str, value: &[u8], report: &mut Report) -> Option<String> {
         report.warn(
             Place::Whole,
             key,
-            "the value begins or ends with a blank, which is taken as part of it",
+            "the value begins or ends with a blank, which is part of the value",
             "remove it if it is there by accident",
         );
     }
@@ -234,7 +235,7 @@ fn login(owner: &Owner, mut set: Fields, report: &mut Report) -> Option<(String,
         }
     };
     let Some(server) = server else {
-        missing(SERVER, "credentials are not complete: it is not said for which server they are");
+        missing(SERVER, "credentials are incomplete: their server is missing");
         return None;
     };
     if let Some(url) = url {

@@ -1,7 +1,6 @@
 //! The YAML form of `vsphere.conf`, with the place of every name and value.
 //!
-//! Values are kept as they were written: a password `0123` is these four characters, whatever YAML takes
-//! them for. Anchors, aliases and merges are resolved by the parser, within its limits.
+//! Values are kept as they were written: a password `0123` is these four characters, not a number. Anchors, aliases and merges are resolved by the parser, within its limits.
 
 use std::{fmt, ops::Range};
 
@@ -12,12 +11,12 @@ use serde::{
 use serde_saphyr::{Location, Spanned, options::NonFiniteFloatPolicy};
 
 use crate::{
-    document::{Block, Item, Spelt, Value},
+    document::{Block, Item, Located, Value},
     keys::{Format, Section},
     problem::{Place, Position, Report},
 };
 
-/// A node of the tree, and where it was written.
+/// A node of the tree and its place.
 struct Node {
     at: Position,
     content: Content,
@@ -26,10 +25,10 @@ struct Node {
 enum Content {
     Null,
     Text(String),
-    /// A number or a truth value, of which only the place is known yet.
+    /// A number or a boolean; its text is read from its place.
     Plain(Option<Range<usize>>),
     List(Vec<Node>),
-    Map(Vec<(Spelt, Node)>),
+    Map(Vec<(Located, Node)>),
 }
 
 impl<'de> Deserialize<'de> for Node {
@@ -94,7 +93,7 @@ impl<'de> Visitor<'de> for Shape {
         let mut entries = Vec::new();
         while let Some((name, node)) = map.next_entry::<Spanned<String>, Node>()? {
             let at = Place::File(position(name.defined));
-            entries.push((Spelt { text: name.value, at }, node));
+            entries.push((Located { text: name.value, at }, node));
         }
         Ok(Content::Map(entries))
     }
@@ -136,24 +135,19 @@ pub(crate) fn parse(text: &str, report: &mut Report) -> Vec<Block> {
         _ => report.refuse(
             Place::File(root.at),
             "",
-            "the file is no mapping of sections",
+            "the file is not a mapping of sections",
             "begin with a section such as `global:` at the left margin, its keys indented below",
         ),
     }
     blocks
 }
 
-fn section(name: Spelt, node: Node, source: &str, blocks: &mut Vec<Block>, report: &mut Report) {
+fn section(name: Located, node: Node, source: &str, blocks: &mut Vec<Block>, report: &mut Report) {
     let known = Section::find(&name.text, Format::Yaml);
     let named = known.is_some_and(|section| section.is_named());
+    let unsupported = known.is_some_and(|section| section.unsupported().is_some());
     match node.content {
-        // Whatever an unknown or unsupported section contains, its name alone is worth a message.
-        _ if known.is_none_or(|section| section.unsupported().is_some()) => {
-            let subsection = None;
-            blocks.push(Block { name, subsection, items: Vec::new() });
-        }
-        Content::Null => {}
-        Content::Map(entries) if named => {
+        Content::Map(entries) if named && !unsupported => {
             for (sub, node) in entries {
                 vcenter(name.clone(), sub, node, source, blocks, report);
             }
@@ -162,6 +156,11 @@ fn section(name: Spelt, node: Node, source: &str, blocks: &mut Vec<Block>, repor
             let items = entries.into_iter().filter_map(|entry| item(entry, source)).collect();
             blocks.push(Block { name, subsection: None, items });
         }
+        // The name alone of an unknown or unsupported section is worth a message.
+        _ if known.is_none() || unsupported => {
+            blocks.push(Block { name, subsection: None, items: Vec::new() });
+        }
+        Content::Null => {}
         _ => report.refuse(
             Place::File(node.at),
             &name.text,
@@ -172,8 +171,8 @@ fn section(name: Spelt, node: Node, source: &str, blocks: &mut Vec<Block>, repor
 }
 
 fn vcenter(
-    name: Spelt,
-    sub: Spelt,
+    name: Located,
+    sub: Located,
     node: Node,
     source: &str,
     blocks: &mut Vec<Block>,
@@ -201,8 +200,8 @@ fn vcenter(
     blocks.push(Block { name, subsection: Some(sub), items });
 }
 
-/// A key with its value; None if there is no value.
-fn item((name, node): (Spelt, Node), source: &str) -> Option<Item> {
+/// A key with its value; `None` without a value.
+fn item((name, node): (Located, Node), source: &str) -> Option<Item> {
     let at = Place::File(node.at);
     let value = match node.content {
         Content::Null => return None,
@@ -210,7 +209,7 @@ fn item((name, node): (Spelt, Node), source: &str) -> Option<Item> {
         Content::List(nodes) => {
             let texts = nodes.into_iter().map(|node| {
                 let at = Place::File(node.at);
-                scalar(node.content, source).map(|text| Spelt { text, at })
+                scalar(node.content, source).map(|text| Located { text, at })
             });
             texts.collect::<Option<_>>().map_or(Value::Nested, Value::List)
         }
@@ -227,7 +226,7 @@ fn scalar(content: Content, source: &str) -> Option<String> {
     }
 }
 
-/// What the parser says, what we say, and what to do.
+/// The parser's message, our message, and the remedy.
 const MISTAKES: &[(&str, &str, &str)] = &[
     (
         "mapping values are not allowed",
@@ -241,7 +240,7 @@ const MISTAKES: &[(&str, &str, &str)] = &[
     ),
     (
         "unexpected character",
-        "no value may begin with this character",
+        "a value cannot begin with this character",
         "put the value in double quotes",
     ),
     (
@@ -257,12 +256,12 @@ const MISTAKES: &[(&str, &str, &str)] = &[
     ),
     (
         "found unknown escape character",
-        "there is a backslash in double quotes that means nothing",
+        "a backslash in double quotes begins an unknown escape",
         "write it as \\\\, or put the value in single quotes",
     ),
     (
         "alias references unknown anchor",
-        "a value that begins with * is taken for a reference",
+        "a value that begins with * is read as a reference",
         "put the value in quotes",
     ),
     (
@@ -276,24 +275,30 @@ const MISTAKES: &[(&str, &str, &str)] = &[
     ("null into string", "a name is expected before the colon", "write it as key: value"),
 ];
 
-/// A text that is no YAML. The parser's words are kept where we have none; it does not quote values.
+/// Reports a text that is not YAML, in the parser's words where we have none; it does not quote values.
 fn refuse(text: &str, error: &serde_saphyr::Error, report: &mut Report) {
     let place = error.location().map_or(Place::Whole, |location| Place::File(position(location)));
     let line = match place {
         Place::File(position) => text.lines().nth(position.line.saturating_sub(1)).unwrap_or(""),
         _ => "",
     };
-    let said = error.to_string();
-    let said = said.split(" at line ").next().unwrap_or_default();
+    let message = error.to_string();
+    let message = message.split(" at line ").next().unwrap_or_default();
     if line.trim_start_matches(' ').starts_with('\t') {
-        report.refuse(place, "", "this is no YAML: a line is indented with a tab", "use spaces");
-    } else if let Some(rest) = said.strip_prefix("duplicate mapping key: ") {
+        report.refuse(
+            place,
+            "",
+            "this is not valid YAML: a line is indented with a tab",
+            "use spaces",
+        );
+    } else if let Some(rest) = message.strip_prefix("duplicate mapping key: ") {
         let key = rest.split(',').next().unwrap_or_default();
         report.refuse(place, key, "it is given twice", "remove one of them");
-    } else if let Some((_, text, remedy)) = MISTAKES.iter().find(|known| said.contains(known.0)) {
-        report.refuse(place, "", format!("this is no YAML: {text}"), *remedy);
+    } else if let Some((_, text, remedy)) = MISTAKES.iter().find(|known| message.contains(known.0))
+    {
+        report.refuse(place, "", format!("this is not valid YAML: {text}"), *remedy);
     } else {
         let remedy = "check indentation, brackets and quotes of this line and of those before it";
-        report.refuse(place, "", format!("this is no YAML: {said}"), remedy);
+        report.refuse(place, "", format!("this is not valid YAML: {message}"), remedy);
     }
 }

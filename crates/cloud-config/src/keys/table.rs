@@ -10,9 +10,8 @@ const fn key(
     variable: Option<&'static str>,
     doc: &'static str,
 ) -> Key {
-    let secret = matches!(id, Id::Password);
     let status = Status::Current(id);
-    Key { section, ini: names.0, yaml: names.1, kind, secret, status, variable, doc }
+    Key { section, ini: names.0, yaml: names.1, kind, status, variable, doc }
 }
 
 const fn ignored(
@@ -23,12 +22,18 @@ const fn ignored(
 ) -> Key {
     let status = Status::Ignored(why);
     let (ini, yaml) = names;
-    Key { section, ini, yaml, kind, secret: false, status, variable: None, doc: why }
+    Key { section, ini, yaml, kind, status, variable: None, doc: why }
 }
 
-const ATTEMPTS: &str = "requests are repeated as their failure demands, not by a count";
-const NO_API: &str = "there is no such interface any more";
-const DISKS: &str = "disks are the business of the CSI driver";
+/// A key of the in-tree provider that neither the Go program nor we use, although another key does the same.
+const fn replaced(section: Section, ini: &'static str, now: &'static str) -> Key {
+    let status = Status::Replaced(now);
+    Key { section, ini, yaml: None, kind: Kind::Text, status, variable: None, doc: now }
+}
+
+const ATTEMPTS: &str = "requests are retried by the kind of their failure, not by a count";
+const NO_API: &str = "the interface was removed";
+const DISKS: &str = "only the CSI driver manages disks";
 const IDENTITY: &str = "a node's VM is found by its UUID";
 
 /// The table.
@@ -71,7 +76,7 @@ pub(crate) static KEYS: &[Key] = &[
         Kind::Flag,
         Id::InsecureFlag,
         Some("VSPHERE_INSECURE"),
-        "Accepts any certificate of any vCenter; a vCenter cannot take this back.",
+        "Accepts any certificate of any vCenter; a vCenter's own section cannot revert this.",
     ),
     key(
         Section::Global,
@@ -95,7 +100,7 @@ pub(crate) static KEYS: &[Key] = &[
         Kind::Text,
         Id::Thumbprint,
         Some("VSPHERE_THUMBPRINT"),
-        "The SHA-1 or SHA-256 digest of a certificate that is trusted whoever signed it.",
+        "The SHA-1 or SHA-256 digest of a certificate that is trusted without a known authority.",
     ),
     key(
         Section::Global,
@@ -119,7 +124,7 @@ pub(crate) static KEYS: &[Key] = &[
         Kind::Path,
         Id::SecretsDirectory,
         Some("VSPHERE_SECRETS_DIRECTORY"),
-        "A directory with one file per key of such a Secret; `/etc/cloud/secrets` if that exists and nothing else is said.",
+        "A directory with one file per key of such a Secret; `/etc/cloud/secrets` if that exists and no credentials are configured.",
     ),
     key(
         Section::Global,
@@ -137,16 +142,7 @@ pub(crate) static KEYS: &[Key] = &[
     ),
     ignored(Section::Global, ("api-disable", Some("apiDisable")), Kind::Flag, NO_API),
     ignored(Section::Global, ("api-binding", Some("apiBinding")), Kind::Text, NO_API),
-    Key {
-        section: Section::Global,
-        ini: "datacenter",
-        yaml: None,
-        kind: Kind::List,
-        secret: false,
-        status: Status::Mapped(Id::Datacenter, "datacenters"),
-        variable: None,
-        doc: "One datacenter, as the in-tree provider called it; used if `datacenters` is absent.",
-    },
+    replaced(Section::Global, "datacenter", "datacenters"),
     ignored(Section::Global, ("datastore", None), Kind::Text, DISKS),
     ignored(Section::Global, ("working-dir", None), Kind::Text, DISKS),
     ignored(Section::Global, ("vm-uuid", None), Kind::Text, IDENTITY),
@@ -315,19 +311,11 @@ pub(crate) static KEYS: &[Key] = &[
         None,
         "Addresses in these subnets are never external.",
     ),
-    Key {
-        section: Section::Network,
-        ini: "public-network",
-        yaml: None,
-        kind: Kind::Text,
-        secret: false,
-        status: Status::Mapped(
-            Id::PublicNetwork,
-            "internalVmNetworkName and externalVmNetworkName",
-        ),
-        variable: None,
-        doc: "The network of all addresses, as the in-tree provider called it; used for both network names that are absent.",
-    },
+    replaced(
+        Section::Network,
+        "public-network",
+        "internal-vm-network-name and external-vm-network-name in [Nodes]",
+    ),
     ignored(Section::Disk, ("scsicontrollertype", None), Kind::Text, DISKS),
     ignored(Section::Workspace, ("server", None), Kind::Text, DISKS),
     ignored(Section::Workspace, ("datacenter", None), Kind::Text, DISKS),

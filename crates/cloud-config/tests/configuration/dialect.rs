@@ -52,7 +52,7 @@ fn what_gcfg_refuses_is_refused_at_its_place() {
         ("password = \"a", "f:4:12: password: a quoted value does not end"),
         ("password : a", "f:4:10: password: there is no `=`"),
         ("pass_word = a", "f:4:5: pass: there is no `=`"),
-        ("password = a\0b", "f:4:13: there is a NUL character"),
+        ("password = a\0b", "f:4:13: the text contains a NUL character"),
         ("1password = a", "f:4:1: no section or key begins like this"),
         ("[Labels] zone = z", "f:4:10: something follows the header"),
         ("[]", "f:4:2: a section has no name"),

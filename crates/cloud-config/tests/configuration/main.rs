@@ -7,7 +7,6 @@
 
 mod dialect;
 mod mutation;
-mod page;
 mod round_trip;
 mod symptoms;
 mod tables;

@@ -102,7 +102,8 @@ fn no_file_is_too_broken_to_be_read_or_refused() {
             Ok(read) => {
                 accepted += 1;
                 assert!(!read.config.vcenters.is_empty());
-                assert_eq!(round_trip::again(&read.config), read.config);
+                let config = round_trip::without_fallback(read.config);
+                assert_eq!(round_trip::again(&config), config);
             }
             Err(problems) => {
                 assert!(!problems.list.is_empty());

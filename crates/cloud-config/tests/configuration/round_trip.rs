@@ -46,13 +46,20 @@ pub(crate) fn again(config: &Config) -> Config {
     config
 }
 
+/// Passwords are not written, so a Secret that is written needs no fallback.
+pub(crate) fn without_fallback(mut config: Config) -> Config {
+    config.vcenters.iter_mut().for_each(|vcenter| vcenter.fallback = None);
+    config
+}
+
 #[test]
 fn every_accepted_file_of_the_tables_survives_being_written_as_yaml() {
     let mut accepted = 0;
     for table in ["oracle.txt", "in-tree.txt", "mistakes.txt", "environment.txt"] {
         for case in tables::cases(table) {
             if let Ok(read) = case.reader().read("vsphere.conf", case.text.as_bytes()) {
-                assert_eq!(again(&read.config), read.config, "{table}: {}", case.name);
+                let config = without_fallback(read.config);
+                assert_eq!(again(&config), config, "{table}: {}", case.name);
                 accepted += 1;
             }
         }
@@ -75,12 +82,12 @@ fn both_formats_of_the_same_file_say_the_same() {
 #[test]
 fn a_migrated_file_has_no_password_and_names_the_secret_that_has() {
     let file =
-        "[Global]\nserver = fd00::1\nuser = admin\npassword = \"hunter2\\n\"\ndatacenter = dc 1\n";
+        "[Global]\nserver = fd00::1\nuser = admin\npassword = \"hunter2\\n\"\ndatacenters = dc 1\n";
     let config = Reader::new().read("vsphere.conf", file.as_bytes()).unwrap().config;
     let written = write(&config, &wanted_secret());
     assert_eq!(
         written.yaml,
-        "vcenter:\n  \"fd00::1\":\n    server: \"fd00::1\"\n    datacenters: [\"dc 1\"]\n    \
+        "vcenter:\n  \"fd00::1\":\n    server: fd00::1\n    datacenters:\n    - dc 1\n    \
          secretName: migrated\n    secretNamespace: kube-system\n"
     );
     let secret = &written.secrets[&wanted_secret()];
@@ -157,6 +164,7 @@ proptest! {
         }
         let read = Reader::new().read("vsphere.conf", text.as_bytes());
         let config = read.unwrap_or_else(|problems| panic!("{problems}\n{text}")).config;
+        let config = without_fallback(config);
         let zone = zone.replace('\r', "");
         prop_assert_eq!(config.labels.zone.as_deref(), Some(zone.as_str()));
         prop_assert_eq!(again(&config), config);

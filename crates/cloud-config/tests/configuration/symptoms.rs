@@ -51,7 +51,7 @@ fn a_family_in_yaml_is_validated_too() {
         read("global: {server: a, user: u, password: p, ipFamily: [ipv5]}\n").unwrap_err();
     assert_eq!(
         problems.to_string(),
-        "vsphere.conf:1:54: global.ipFamily: \"ipv5\" is no family of addresses; write ipv4, ipv6 or both"
+        "vsphere.conf:1:54: global.ipFamily: \"ipv5\" is not a valid IP family; write ipv4, ipv6 or both"
     );
 }
 
@@ -68,7 +68,7 @@ fn a_bad_subnet_is_found_at_load_and_a_blank_after_a_comma_is_none() {
     assert_eq!(good.unwrap().config.nodes.internal.subnets, wanted);
     let bad = read(&format!("{INI}[Nodes]\ninternal-network-subnet-cidr = 10.0.0.0/8, 10.0.0\n"));
     assert!(bad.unwrap_err().to_string().starts_with(
-        "vsphere.conf:6:32: [Nodes] internal-network-subnet-cidr: \"10.0.0\" is no subnet"
+        "vsphere.conf:6:32: [Nodes] internal-network-subnet-cidr: \"10.0.0\" is not a valid subnet"
     ));
 }
 
@@ -161,7 +161,7 @@ fn a_note_in_the_secret_does_not_disable_all_vcenters() {
     assert!(logins.find("a").is_ok());
     assert_eq!(
         warnings[0].to_string(),
-        "ns/s: managed-by: this key is not about a vCenter, so it is ignored; \
+        "ns/s: managed-by: this key does not belong to a vCenter, so it is ignored; \
          keep it elsewhere if it is not needed here"
     );
 }
@@ -188,8 +188,31 @@ fn a_secret_wins_over_credentials_in_the_file_so_that_no_login_fails_on_purpose(
     assert_eq!(
         read.warnings[0].to_string(),
         "vsphere.conf:3:8: [Global] user: credentials come from the Secret ns/s, \
-         so user and password are not used; remove user and password"
+         and from here only if it has none for the server; remove user and password once it has"
     );
+}
+
+#[test]
+fn a_secret_without_the_server_does_not_disable_working_credentials_of_the_file() {
+    let config = read(&format!("{INI}secret-name = s\nsecret-namespace = ns\n")).unwrap().config;
+    let vcenter = &config.vcenters[0];
+    let logins = |server: &str| {
+        let (user, password) = (format!("{server}.username"), format!("{server}.password"));
+        let entries: [(&str, &[u8]); 2] = [(&user, b"secret-user"), (&password, b"p")];
+        Logins::read("ns/s", entries).unwrap().0
+    };
+    let user = |logins: Option<&Logins>| match vcenter.login(logins).unwrap() {
+        cloud_config::Login::Password(inline) => inline.user,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(user(Some(&logins("vc.example"))), "secret-user");
+    assert_eq!(user(Some(&logins("old.example"))), "u");
+    assert_eq!(user(None), "u", "the Secret does not exist");
+
+    let only_secret = "[Global]\nserver = vc.example\nsecret-name = s\nsecret-namespace = ns\n";
+    let vcenter = &read(only_secret).unwrap().config.vcenters[0];
+    let missing = vcenter.login(Some(&logins("old.example"))).unwrap_err().to_string();
+    assert!(missing.starts_with("there are no credentials for vc.example"), "{missing}");
 }
 
 #[test]
@@ -235,4 +258,22 @@ fn a_file_may_have_any_name_and_its_form_is_seen_from_its_text() {
             assert_eq!(accepted.config.vcenters[0].server, "vc.example", "{name}: {text}");
         }
     }
+}
+
+#[test]
+fn keys_that_the_go_program_ignores_change_nothing_when_only_the_image_is_swapped() {
+    let plain = read(INI).unwrap();
+    let old = read(&format!("{INI}datacenter = dc-1\n[Network]\npublic-network = VM Network\n"));
+    let old = old.unwrap();
+    assert_eq!(old.config, plain.config);
+    let warnings: Vec<String> = old.warnings.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        warnings,
+        [
+            "vsphere.conf:5:1: [Global] datacenter: it has no effect: only the in-tree provider used it; \
+             remove it, or write datacenters instead",
+            "vsphere.conf:7:1: [Network] public-network: it has no effect: only the in-tree provider used it; \
+             remove it, or write internal-vm-network-name and external-vm-network-name in [Nodes] instead",
+        ]
+    );
 }

@@ -1,6 +1,6 @@
 //! Runs the tables in `tests/data`.
 //!
-//! A case is `=== name`, then lines `env NAME=value` or `strict`, an empty line, the text, a line `--->` and
+//! A case is `=== name`, then lines such as `env NAME=value` or `strict`, an empty line, the text, a line `--->` and
 //! what becomes of it: every vCenter in a line, or every problem. In texts `⇥` is a tab.
 
 use std::{
@@ -51,7 +51,9 @@ impl Case {
         });
         let strict = self.settings.iter().any(|line| line == "strict");
         let directory = self.settings.iter().any(|line| line == "default directory exists");
+        let ignore = self.settings.iter().any(|line| line == "ignore load balancing");
         Reader::new()
+            .ignore_load_balancing(ignore)
             .strictness(if strict { Strictness::Strict } else { Strictness::Tolerant })
             .secrets_directory(directory.then(|| PathBuf::from("/etc/cloud/secrets")))
             .environment(variables)
@@ -146,7 +148,7 @@ fn files_of_the_oracle_are_read_as_upstream_reads_them_or_better() {
 }
 
 #[test]
-fn files_of_the_in_tree_provider_are_used_as_far_as_they_mean_something() {
+fn files_of_the_in_tree_provider_are_accepted_and_explained() {
     check("in-tree.txt", Case::outcome);
 }
 
