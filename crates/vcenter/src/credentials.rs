@@ -1,0 +1,151 @@
+//! Where credentials come from, and how they follow their source.
+//!
+//! Each Secret and each directory is followed once, however many vCenters use it; each vCenter gets a channel
+//! with its own login. A source that is missing or not valid is a reason that the vCenter's health reports. One
+//! that becomes so later keeps the last good login.
+
+use std::{collections::BTreeMap, convert::Infallible, path::PathBuf};
+
+use cloud_config::{CredentialSource, Login, Logins, Problems, SecretName, VCenter};
+use daemon::{
+    reload::{self, Contents, Followed, Problem, State},
+    supervise::{Shutdown, Tasks},
+};
+use k8s_openapi::api::core::v1::Secret;
+use kube::Client;
+use secrecy::ExposeSecret;
+use tokio::sync::watch;
+use tracing::warn;
+use vsphere::{
+    session::Credentials,
+    shared::{Bearer, SharedSession},
+    sts::KeyPair,
+};
+
+/// A login, or why there is none: nothing when it has not been read yet.
+pub(crate) type Credential = watch::Receiver<Result<Login, Option<String>>>;
+
+/// The token for a session service if the Secret has none.
+const OWN_TOKEN: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
+
+/// The vCenters of one source, and where the login of each goes.
+type Receivers = Vec<(VCenter, watch::Sender<Result<Login, Option<String>>>)>;
+
+/// Follows the credentials of all vCenters, in their order.
+pub(crate) fn follow(client: &Client, vcenters: &[VCenter], tasks: &mut Tasks) -> Vec<Credential> {
+    let mut credentials = Vec::new();
+    let mut secrets: BTreeMap<SecretName, Receivers> = BTreeMap::new();
+    let mut directories: BTreeMap<PathBuf, Receivers> = BTreeMap::new();
+    for vcenter in vcenters {
+        let first = match &vcenter.credentials {
+            CredentialSource::Inline(inline) => Ok(Login::Password(inline.clone())),
+            _ => Err(None),
+        };
+        let (sender, credential) = watch::channel(first);
+        credentials.push(credential);
+        let receivers = match &vcenter.credentials {
+            CredentialSource::Inline(_) => continue,
+            CredentialSource::Secret(name) => secrets.entry(name.clone()).or_default(),
+            CredentialSource::Directory(path) => directories.entry(path.clone()).or_default(),
+        };
+        receivers.push((vcenter.clone(), sender));
+    }
+    for (name, receivers) in secrets {
+        let source = format!("the Secret {name}");
+        let (named, followed) =
+            reload::secret(client.clone(), &name.namespace, &name.name, of_secret);
+        tasks.spawn(&format!("secret/{name}"), |shutdown| named.follow(shutdown));
+        tasks.spawn(&format!("credentials/{name}"), |shutdown| {
+            distribute(source, followed, receivers, shutdown)
+        });
+    }
+    for (path, receivers) in directories {
+        let (source, name) =
+            (format!("the directory {}", path.display()), path.display().to_string());
+        let (files, followed) = reload::files(vec![path], of_directory);
+        tasks.spawn(&format!("directory/{name}"), |shutdown| files.follow(shutdown));
+        tasks.spawn(&format!("credentials/{name}"), |shutdown| {
+            distribute(source, followed, receivers, shutdown)
+        });
+    }
+    credentials
+}
+
+/// Sends every vCenter of a source its login, now and whenever the source changes.
+async fn distribute(
+    source: String,
+    mut followed: Followed<Logins, Problems>,
+    receivers: Receivers,
+    shutdown: Shutdown,
+) -> Result<(), Infallible> {
+    loop {
+        let State { value, problem } = followed.state();
+        for (vcenter, sender) in &receivers {
+            let found = |logins| {
+                let login = vcenter.login(logins);
+                login.map_err(|missing| Some(format!("{source}: {missing}")))
+            };
+            let next = match (&value, &problem) {
+                (Some(logins), _) => found(Some(logins.as_ref())),
+                (None, None | Some(Problem::Unread)) => continue,
+                (None, Some(Problem::Absent)) if vcenter.fallback.is_some() => found(None),
+                (None, Some(problem)) => Err(Some(format!("{source} cannot be used: {problem}"))),
+            };
+            sender.send_if_modified(|login| {
+                let changed = *login != next;
+                if changed {
+                    *login = next;
+                }
+                changed
+            });
+        }
+        if shutdown.unless(followed.changed()).await.is_none() {
+            return Ok(());
+        }
+    }
+}
+
+fn of_secret(secret: &Secret) -> Result<Logins, Problems> {
+    let none = BTreeMap::new();
+    let entries = secret.data.as_ref().unwrap_or(&none);
+    let name = secret.metadata.name.as_deref().unwrap_or_default();
+    read(name, entries.iter().map(|(key, value)| (key.as_str(), value.0.as_slice())))
+}
+
+fn of_directory(contents: &Contents) -> Result<Logins, Problems> {
+    let entries = contents.iter().filter_map(|(path, bytes)| {
+        let key = path.file_name()?.to_str()?;
+        Some((key, bytes.as_slice()))
+    });
+    read("", entries)
+}
+
+fn read<'a>(
+    name: &str,
+    entries: impl IntoIterator<Item = (&'a str, &'a [u8])>,
+) -> Result<Logins, Problems> {
+    let (logins, warnings) = Logins::read(name, entries)?;
+    for warning in warnings {
+        warn!(%warning, "credentials read with a warning");
+    }
+    Ok(logins)
+}
+
+/// The client's credentials of a login.
+pub(crate) fn of(login: &Login) -> Result<Credentials, Option<String>> {
+    match login {
+        Login::Password(inline) => {
+            let password = inline.password.expose_secret();
+            if inline.user.trim_start().starts_with("-----BEGIN") {
+                let pair = KeyPair::from_pem(&inline.user, password);
+                return pair.map(Credentials::Certificate).map_err(|error| Some(error.to_string()));
+            }
+            Ok(Credentials::password(inline.user.clone(), password))
+        }
+        Login::SharedSession { url, token } => {
+            let own = || Bearer::File(OWN_TOKEN.into());
+            let bearer = token.clone().map_or_else(own, Bearer::Token);
+            Ok(Credentials::Shared(SharedSession { url: url.clone(), bearer }))
+        }
+    }
+}

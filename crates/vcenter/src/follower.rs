@@ -1,0 +1,486 @@
+//! The tasks that follow one vCenter: its connection, its inventory, network cards, tags and credentials.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    convert::Infallible,
+    future::pending,
+    pin::pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use cloud_config::{CredentialSource, VCenter};
+use daemon::supervise::{Shutdown, Tasks};
+use futures::future::join_all;
+use jiff::Timestamp;
+use tokio::{
+    sync::{Notify, mpsc},
+    time::{Instant, sleep, timeout},
+};
+use tracing::{info, warn};
+use vsphere::{
+    connection::{Connection, Settings},
+    error::{Cause, Error, Remedy},
+    proxy::Proxy,
+    reference::Ref,
+    session::LoginBudget,
+    tags::TagCache,
+    types::VirtualMachine,
+    watch,
+};
+
+use crate::{
+    Snapshot, Tags, View,
+    credentials::{self, Credential},
+    guest::{Configuration, Report},
+    inventory::{Attached, Inventory, Update, change_in},
+    snapshot::Blame,
+    view::{Change, Publisher, view},
+};
+
+/// Tags change seldom, and vCenter does not report when. By then it has forgotten the session for them.
+const TAGS_EVERY: Duration = Duration::from_secs(600);
+/// Pauses after failures double from the first to the last, which is how late the end of an outage is noticed.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(3));
+/// Hosts change in bursts; their tags are read once for all.
+const BURST: Duration = Duration::from_secs(1);
+const ANSWER_WITHIN: Duration = Duration::from_secs(30);
+const LOG_OUT_WITHIN: Duration = Duration::from_secs(10);
+/// VMs whose cards are read at once: the devices of a VM are many times what is kept of it.
+const MOST_CARDS: usize = 250;
+
+/// What a program reads beside folders, datacenters, clusters, hosts, pools and VMs.
+#[derive(Debug, Clone, Default)]
+pub struct Interests {
+    /// Tag categories; no tags are read when empty.
+    pub categories: Vec<String>,
+}
+
+/// The open connections by the names of their vCenters, and the budget of failed logins that they share: keep
+/// one for the life of the process, over all configurations.
+///
+/// Whoever aborts the tasks of [`follow`] closes the connections with this: a process that lost its lease ends its
+/// work at once, and still leaves no session behind.
+#[derive(Debug, Clone, Default)]
+pub struct Sessions {
+    open: Arc<Mutex<BTreeMap<String, Connection>>>,
+    budget: LoginBudget,
+    proxy: Proxy,
+}
+
+impl Sessions {
+    /// Sessions whose connections go through a proxy.
+    pub fn through(proxy: Proxy) -> Self {
+        Self { proxy, ..Self::default() }
+    }
+
+    fn open(&self) -> MutexGuard<'_, BTreeMap<String, Connection>> {
+        // Nothing can panic while it is held.
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Logs out of every vCenter.
+    pub async fn close(&self) {
+        let open = std::mem::take(&mut *self.open());
+        join_all(open.iter().map(|(name, connection)| log_out(name, connection))).await;
+    }
+}
+
+async fn log_out(vcenter: &str, connection: &Connection) {
+    if timeout(LOG_OUT_WITHIN, connection.close()).await.is_err() {
+        warn!(vcenter, "session not logged out: vCenter does not answer");
+    }
+}
+
+/// Follows every vCenter of a configuration in `tasks`, until their shutdown. The views are in the
+/// configuration's order.
+pub fn follow(
+    client: &kube::Client,
+    vcenters: &[VCenter],
+    interests: &Interests,
+    metrics: &vsphere::metrics::Metrics,
+    sessions: &Sessions,
+    tasks: &mut Tasks,
+) -> Vec<View> {
+    let credentials = credentials::follow(client, vcenters, tasks);
+    let mut views = Vec::new();
+    for (vcenter, credential) in vcenters.iter().zip(credentials) {
+        let (published, view) = view(Snapshot::new(vcenter, Timestamp::now()));
+        let follower = Follower {
+            vcenter: vcenter.clone(),
+            categories: interests.categories.clone(),
+            metrics: metrics.clone(),
+            sessions: sessions.clone(),
+            published,
+            places: Notify::new(),
+        };
+        tasks.spawn(&format!("vcenter/{}", vcenter.name), |shutdown| {
+            follower.run(credential, shutdown)
+        });
+        views.push(view);
+    }
+    views
+}
+
+/// VMs whose network cards are to be read.
+type Stale = mpsc::UnboundedSender<Ref<VirtualMachine>>;
+type ToRead = mpsc::UnboundedReceiver<Ref<VirtualMachine>>;
+
+struct Follower {
+    vcenter: VCenter,
+    categories: Vec<String>,
+    metrics: vsphere::metrics::Metrics,
+    sessions: Sessions,
+    published: Publisher,
+    /// Hosts, clusters or datacenters changed, and their tags may have.
+    places: Notify,
+}
+
+impl Follower {
+    async fn run(self, mut login: Credential, shutdown: Shutdown) -> Result<(), Infallible> {
+        let Some(connection) = shutdown.unless(self.connect(&mut login)).await else {
+            return Ok(());
+        };
+        let (stale, to_read) = mpsc::unbounded_channel();
+        let parts = async {
+            tokio::join!(
+                Box::pin(self.follow_inventory(&connection, &stale)),
+                Box::pin(self.read_cards(&connection, to_read, &stale)),
+                Box::pin(self.read_tags(&connection)),
+                Box::pin(self.rotate(&connection, login)),
+            )
+        };
+        if shutdown.unless(parts).await.is_some() {
+            shutdown.requested().await;
+        }
+        log_out(&self.vcenter.name, &connection).await;
+        self.sessions.open().remove(&self.vcenter.name);
+        Ok(())
+    }
+
+    /// A connection with the first credentials that can be used.
+    async fn connect(&self, login: &mut Credential) -> Connection {
+        loop {
+            let current = login.borrow_and_update().clone();
+            let connected = current.and_then(|login| {
+                let credentials = credentials::of(&login)?;
+                let mut settings = Settings::new(self.vcenter.endpoint.clone(), credentials);
+                settings.trust = self.vcenter.trust.clone();
+                settings.timeout = ANSWER_WITHIN;
+                settings.metrics = self.metrics.clone();
+                settings.budget = self.sessions.budget.clone();
+                settings.proxy = self.sessions.proxy.clone();
+                Connection::new(&settings).map_err(|error| Some(error.to_string()))
+            });
+            match connected {
+                Ok(connection) => {
+                    self.sessions.open().insert(self.vcenter.name.clone(), connection.clone());
+                    self.published
+                        .update(|snapshot| snapshot.connection = Some(connection.clone()));
+                    return connection;
+                }
+                // Not read yet: that is how every start begins.
+                Err(None) => {}
+                Err(Some(why)) => self.unavailable(why, Blame::Credentials),
+            }
+            if login.changed().await.is_err() {
+                pending::<()>().await;
+            }
+        }
+    }
+
+    /// Takes credentials that change. Refused ones are not tried again until they change once more: the old
+    /// session stays, and nothing is sent that could lock the account.
+    async fn rotate(&self, connection: &Connection, mut login: Credential) {
+        let mut untried = None;
+        loop {
+            tokio::select! {
+                changed = login.changed() => if changed.is_err() { return },
+                () = after(untried) => {}
+            }
+            untried = None;
+            let Ok(value) = login.borrow_and_update().clone() else { continue };
+            let why = match credentials::of(&value) {
+                Err(why) => why.unwrap_or_default(),
+                Ok(new) => match connection.replace_credentials(new).await {
+                    Ok(()) => {
+                        info!(vcenter = self.vcenter.name, "credentials replaced");
+                        continue;
+                    }
+                    Err(error) => {
+                        // vCenter may get the new password later than the Secret.
+                        untried = match error.failure().cause {
+                            Cause::LoginsSpent { held, .. } | Cause::Credentials { held, .. } => {
+                                Some(held)
+                            }
+                            _ => None,
+                        };
+                        self.explain(&error)
+                    }
+                },
+            };
+            let vcenter = &self.vcenter.name;
+            warn!(vcenter, why, "credentials not replaced; the previous session stays in use");
+        }
+    }
+
+    /// Follows the inventory and starts again after every failure.
+    async fn follow_inventory(&self, connection: &Connection, stale: &Stale) {
+        let mut failures = 0;
+        loop {
+            let Err(error) = self.watch(connection, stale, &mut failures).await else { continue };
+            failures += 1;
+            let (blame, tolerated) = match error.remedy {
+                Remedy::Login => (Blame::Login, 0),
+                // An object may be hidden just before a request that names it.
+                Remedy::NoPermission { .. } => (Blame::Permissions, 1),
+                // A session that ended may be noticed by the poll and by the start after it.
+                _ if watch::is_lost(&error) => (Blame::Server, 2),
+                // Connections break; that is reported only when a fresh start fails too.
+                _ => (Blame::Server, 1),
+            };
+            if failures > tolerated {
+                self.unavailable(self.explain(&error), blame);
+            }
+            let factor = 2u32.saturating_pow(failures - 1);
+            sleep(PAUSE.0.saturating_mul(factor).min(PAUSE.1)).await;
+        }
+    }
+
+    /// Watches until something fails, or until the configured datacenters are others.
+    async fn watch(
+        &self,
+        connection: &Connection,
+        stale: &Stale,
+        failures: &mut u32,
+    ) -> Result<(), Error> {
+        let mut attached = Attached::new(connection, &self.vcenter.datacenters).await?;
+        // Known since the login, so that this sends nothing.
+        let instance = connection.about().await?.instance_uuid;
+        let mut selected = self.published.selected.clone();
+        let (mut listed, began) = (BTreeSet::new(), Instant::now());
+        // Whether the guests to list may be others, and whether the inventory is complete.
+        let (mut relist, mut complete) = (true, false);
+        let mut batch = Batch { fresh: true, ..Batch::default() };
+        loop {
+            let page = {
+                let mut next = pin!(attached.collector.next());
+                loop {
+                    if complete && std::mem::take(&mut relist) {
+                        // Only VMs that vCenter shows: it refuses a whole list for one that is hidden.
+                        let shown = |vm: &Ref<_>| attached.inventory.vms.contains_key(vm);
+                        let wanted = selected.borrow_and_update().clone();
+                        let wanted: BTreeSet<_> = wanted.into_iter().filter(shown).collect();
+                        listed.retain(shown);
+                        let (more, less) = (wanted.difference(&listed), listed.difference(&wanted));
+                        let mut page = None;
+                        {
+                            // Polled together: the poll may hold what the other request waits for.
+                            let mut modify = pin!(attached.guests.modify(more, less));
+                            loop {
+                                tokio::select! {
+                                    modified = &mut modify => break modified?,
+                                    early = &mut next, if page.is_none() => page = Some(early),
+                                }
+                            }
+                        }
+                        listed = wanted;
+                        if let Some(page) = page {
+                            break page?;
+                        }
+                    }
+                    tokio::select! {
+                        page = &mut next => break page?,
+                        // Without a view nothing more is selected; health is still reported.
+                        Ok(()) = selected.changed() => relist = true,
+                        else => break (&mut next).await?,
+                    }
+                }
+            };
+            batch.take(page.changes, &mut attached.inventory);
+            complete = page.complete;
+            if !complete {
+                continue;
+            }
+            *failures = 0;
+            let batch = std::mem::take(&mut batch);
+            relist |= batch.population;
+            if batch.entities {
+                self.places.notify_one();
+            }
+            let moved = batch.entities && attached.is_moved(&self.vcenter.datacenters);
+            if moved || attached.is_to_be_retried(began) {
+                return Ok(());
+            }
+            self.publish(&mut attached, batch, instance.clone(), stale);
+        }
+    }
+
+    /// Publishes a complete state.
+    fn publish(
+        &self,
+        attached: &mut Attached,
+        batch: Batch,
+        instance: Option<String>,
+        stale: &Stale,
+    ) {
+        let now = Timestamp::now();
+        self.published.state.send_modify(|published| {
+            let snapshot = published.snapshot_mut();
+            let mut everything = batch.fresh || batch.entities;
+            if batch.fresh {
+                attached.inventory.share(&snapshot.inventory);
+                snapshot.keep_guests(&self.published.selected.borrow());
+            }
+            snapshot.instance = instance;
+            snapshot.inventory = attached.inventory.clone();
+            everything |= snapshot.answer(&attached.problems(), attached.is_blind(), now);
+            let mut vms = batch.vms;
+            for report in batch.reports {
+                let vm = snapshot.take_report(report, now);
+                let entry = snapshot.guests.get(&vm);
+                if entry.is_some_and(|entry| entry.is_stale()) {
+                    // Fails when the reader of cards has ended, and this ends with it.
+                    stale.send(vm.clone()).unwrap_or_default();
+                }
+                vms.insert(vm);
+            }
+            if everything {
+                published.report(Change::Everything);
+            } else if !vms.is_empty() {
+                published.report(Change::Vms(vms));
+            }
+        });
+    }
+
+    /// Publishes that the vCenter cannot be followed, and why.
+    fn unavailable(&self, why: String, blame: Blame) {
+        self.published.state.send_if_modified(|published| {
+            let news = published.snapshot.is_news(&why, blame);
+            if news {
+                warn!(vcenter = self.vcenter.name, why, "vCenter is unavailable");
+                published.snapshot_mut().fail(why, blame, Timestamp::now());
+                published.report(Change::Everything);
+            }
+            news
+        });
+    }
+
+    /// The error and where its remedy is: vCenter does not know where its password comes from.
+    fn explain(&self, error: &Error) -> String {
+        let source = match &self.vcenter.credentials {
+            _ if error.remedy != Remedy::Login => return error.to_string(),
+            CredentialSource::Inline(_) => "the configuration".to_owned(),
+            CredentialSource::Secret(name) => format!("the Secret {name}"),
+            CredentialSource::Directory(path) => format!("the directory {}", path.display()),
+        };
+        format!("{error}; correct the credentials in {source}, which needs no restart")
+    }
+
+    /// Reads the network cards of the VMs that come.
+    async fn read_cards(&self, connection: &Connection, mut to_read: ToRead, stale: &Stale) {
+        let mut came = Vec::new();
+        while to_read.recv_many(&mut came, MOST_CARDS).await > 0 {
+            let vms: BTreeSet<_> = {
+                let guests = &self.published.state.borrow().snapshot.guests;
+                let is_stale = |vm: &_| guests.get(vm).is_some_and(|entry| entry.is_stale());
+                came.drain(..).filter(is_stale).collect()
+            };
+            let vms: Vec<_> = vms.into_iter().collect();
+            let read = connection.inventory().cards(&vms).await.unwrap_or_else(|error| {
+                warn!(vcenter = self.vcenter.name, vms = vms.len(), %error, "network cards not read; retrying");
+                Vec::new()
+            });
+            let known: BTreeSet<_> = read.iter().map(|cards| cards.vm.clone()).collect();
+            self.published.state.send_if_modified(|published| {
+                let snapshot = published.snapshot_mut();
+                for cards in read {
+                    let vm = cards.vm.clone();
+                    change_in(&mut snapshot.guests, &vm, |entry| {
+                        entry.configuration = Some(Arc::new(Configuration::from(cards)));
+                    });
+                }
+                let news = !known.is_empty();
+                if news {
+                    published.report(Change::Vms(known.clone()));
+                }
+                news
+            });
+            // What cannot be read is not guessed: a card that is not known could hold an address.
+            let unread: Vec<_> = vms.into_iter().filter(|vm| !known.contains(vm)).collect();
+            if !unread.is_empty() {
+                sleep(PAUSE.1).await;
+                for vm in unread {
+                    stale.send(vm).unwrap_or_default();
+                }
+            }
+        }
+    }
+
+    async fn read_tags(&self, connection: &Connection) {
+        if self.categories.is_empty() {
+            self.publish_tags(Tags { tried: true, ..Tags::default() });
+            return;
+        }
+        let cache = TagCache::new(connection, self.categories.iter().cloned());
+        loop {
+            let read = cache.refresh().await;
+            let next = if read.is_ok() { TAGS_EVERY } else { PAUSE.1 };
+            let problem = read.as_ref().err().map(|error| format!("tags cannot be read: {error}"));
+            let known = self.published.state.borrow().snapshot.tags.map.clone();
+            self.publish_tags(Tags { map: read.ok().or(known), problem, tried: true });
+            tokio::select! {
+                () = sleep(next) => {}
+                () = self.places.notified() => sleep(BURST).await,
+            }
+        }
+    }
+
+    fn publish_tags(&self, tags: Tags) {
+        self.published.state.send_if_modified(|published| {
+            let news = published.snapshot.tags != tags;
+            if news {
+                published.snapshot_mut().tags = tags;
+                published.report(Change::Everything);
+            }
+            news
+        });
+    }
+}
+
+/// What changed between two states that were published.
+#[derive(Default)]
+struct Batch {
+    /// Whether it is the first since the watch attached.
+    fresh: bool,
+    /// Whether anything but VMs changed.
+    entities: bool,
+    /// Whether an object entered or left.
+    population: bool,
+    vms: BTreeSet<Ref<VirtualMachine>>,
+    reports: Vec<watch::Change<Report>>,
+}
+
+impl Batch {
+    fn take(&mut self, changes: Vec<Update>, inventory: &mut Inventory) {
+        for change in changes {
+            match change {
+                Update::Guest(change) => self.reports.push(change),
+                Update::Inventory(change) => {
+                    self.population |= !matches!(change, watch::Change::Changed(_));
+                    match inventory.apply(change) {
+                        Some(vm) => drop(self.vms.insert(vm)),
+                        None => self.entities = true,
+                    }
+                }
+            }
+        }
+    }
+}
+
+async fn after(pause: Option<Duration>) {
+    match pause {
+        Some(pause) => sleep(pause).await,
+        None => pending().await,
+    }
+}

@@ -1,0 +1,153 @@
+//! Reports the health of vCenters: to probes, in `/readyz?verbose` and as metrics.
+//!
+//! One vCenter that does not answer is a detail; the process is not ready when none does.
+
+use std::{convert::Infallible, sync::atomic::AtomicU64, time::Duration};
+
+use daemon::{
+    admin::{Check, Checks, Weight},
+    supervise::{Shutdown, Tasks},
+};
+use futures::future::select_all;
+use jiff::Timestamp;
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{family::Family, gauge::Gauge},
+    registry::Registry,
+};
+use tokio::{sync::watch, time::sleep};
+
+use crate::{Health, View, view::Published};
+
+/// Changes that come within this time are reported together.
+const TOGETHER: Duration = Duration::from_secs(1);
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Labels {
+    vcenter: String,
+}
+
+/// Gauges per vCenter; clones write the same ones.
+#[derive(Debug, Clone, Default)]
+pub struct Metrics {
+    up: Family<Labels, Gauge>,
+    machines: Family<Labels, Gauge>,
+    last_answer: Family<Labels, Gauge<f64, AtomicU64>>,
+}
+
+impl Metrics {
+    /// Metrics that the registry exposes, their names beginning with that of a program: `vsphere_ccm`.
+    pub fn registered(registry: &mut Registry, program: &str) -> Self {
+        let metrics = Self::default();
+        let mut register = |name: &str, help: &str, metric| {
+            registry.register(format!("{program}_vcenter_{name}"), help, metric);
+        };
+        register("up", "Whether all that is known of a vCenter is current", metrics.up.clone());
+        register(
+            "virtual_machines",
+            "Virtual machines that a vCenter shows",
+            metrics.machines.clone(),
+        );
+        registry.register(
+            format!("{program}_vcenter_last_answer_timestamp_seconds"),
+            "When a vCenter last answered",
+            metrics.last_answer.clone(),
+        );
+        metrics
+    }
+
+    fn set(&self, vcenter: &str, up: bool, machines: usize, answered: Timestamp) {
+        let labels = Labels { vcenter: vcenter.to_owned() };
+        self.up.get_or_create(&labels).set(i64::from(up));
+        self.machines.get_or_create(&labels).set(i64::try_from(machines).unwrap_or(i64::MAX));
+        self.last_answer.get_or_create(&labels).set(answered.as_duration().as_secs_f64());
+    }
+
+    fn clear(&self) {
+        self.up.clear();
+        self.machines.clear();
+        self.last_answer.clear();
+    }
+}
+
+/// Keeps a readiness check over all vCenters, a detail and metrics for each, in a task of `tasks`. All of them
+/// are removed when it ends.
+pub fn report_health(views: &[View], checks: &Checks, metrics: &Metrics, tasks: &mut Tasks) {
+    let states: Vec<_> = views.iter().map(View::subscribe).collect();
+    let all = checks.register("vcenters", Weight::Readiness);
+    let each = views
+        .iter()
+        .map(|view| checks.register(&format!("vcenter/{}", view.snapshot().name), Weight::Detail));
+    let reporter = Reporter { states, all, each: each.collect(), metrics: metrics.clone() };
+    tasks.spawn("vcenter-health", |shutdown| reporter.run(shutdown));
+}
+
+struct Reporter {
+    states: Vec<watch::Receiver<Published>>,
+    all: Check,
+    each: Vec<Check>,
+    metrics: Metrics,
+}
+
+impl Reporter {
+    async fn run(mut self, shutdown: Shutdown) -> Result<(), Infallible> {
+        loop {
+            self.report();
+            let changes = self.states.iter_mut().map(|state| Box::pin(state.changed()));
+            let changed = shutdown.unless(select_all(changes)).await;
+            if !matches!(changed, Some((Ok(()), ..))) {
+                shutdown.requested().await;
+                self.metrics.clear();
+                return Ok(());
+            }
+            shutdown.unless(sleep(TOGETHER)).await;
+        }
+    }
+
+    fn report(&mut self) {
+        let (mut available, mut reasons) = (0, Vec::new());
+        for (state, check) in self.states.iter_mut().zip(&self.each) {
+            let snapshot = std::sync::Arc::clone(&state.borrow_and_update().snapshot);
+            let (health, machines) = (snapshot.health(), snapshot.vm_count());
+            let current = matches!(health, Health::Current { .. });
+            self.metrics.set(&snapshot.name, current, machines, snapshot.answered);
+            available += usize::from(!matches!(health, Health::Unavailable(_)));
+            match health {
+                Health::Current { .. } => check.pass(format!("{machines} virtual machines")),
+                Health::Partial { outage, .. } => check.fail(outage.why),
+                Health::Unavailable(outage) => {
+                    reasons.push(format!("{}: {}", snapshot.name, outage.why));
+                    check.fail(outage.why);
+                }
+            }
+        }
+        match available {
+            0 => self.all.fail(reasons.join("; ")),
+            _ => self.all.pass(format!("{available} of {} answer", self.states.len())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+    use prometheus_client::{encoding::text::encode, registry::Registry};
+
+    use super::Metrics;
+
+    #[test]
+    fn metrics_carry_the_name_of_the_program() {
+        let mut registry = Registry::default();
+        let metrics = Metrics::registered(&mut registry, "vsphere_ccm");
+        metrics.set("one", true, 7, Timestamp::UNIX_EPOCH);
+        let mut text = String::new();
+        encode(&mut text, &registry).unwrap();
+        for line in [
+            "vsphere_ccm_vcenter_up{vcenter=\"one\"} 1",
+            "vsphere_ccm_vcenter_virtual_machines{vcenter=\"one\"} 7",
+            "vsphere_ccm_vcenter_last_answer_timestamp_seconds{vcenter=\"one\"} 0.0",
+        ] {
+            assert!(text.contains(line), "{text}");
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! What callers hold of a followed vCenter: its current snapshot, and what changed since they last looked.
+
+use std::{collections::BTreeSet, future::pending, sync::Arc};
+
+use tokio::sync::watch;
+use vsphere::{reference::Ref, types::VirtualMachine};
+
+use crate::Snapshot;
+
+/// What changed between two looks at a [`View`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Change {
+    /// Health, folders, hosts, tags, or so much that it is not listed.
+    Everything,
+    /// These VMs entered, left, or their properties or guests changed; nothing else did.
+    Vms(BTreeSet<Ref<VirtualMachine>>),
+}
+
+impl Change {
+    fn merge(&mut self, other: Self) {
+        match (&mut *self, other) {
+            (Self::Vms(known), Self::Vms(more)) => known.extend(more),
+            (known, _) => *known = Self::Everything,
+        }
+    }
+}
+
+/// The state that followers write and views read.
+#[derive(Debug)]
+pub(crate) struct Published {
+    pub(crate) snapshot: Arc<Snapshot>,
+    /// What the view has not taken yet.
+    pending: Option<Change>,
+}
+
+impl Published {
+    /// Changes the snapshot; what others hold of it stays as it was.
+    pub(crate) fn snapshot_mut(&mut self) -> &mut Snapshot {
+        Arc::make_mut(&mut self.snapshot)
+    }
+
+    /// Adds to what the view takes next.
+    pub(crate) fn report(&mut self, change: Change) {
+        match &mut self.pending {
+            Some(pending) => pending.merge(change),
+            None => self.pending = Some(change),
+        }
+    }
+}
+
+/// One vCenter as its follower publishes it.
+#[derive(Debug)]
+pub struct View {
+    state: Arc<watch::Sender<Published>>,
+    changes: watch::Receiver<Published>,
+    guests: watch::Sender<BTreeSet<Ref<VirtualMachine>>>,
+}
+
+/// The follower's side of a [`View`].
+#[derive(Debug, Clone)]
+pub(crate) struct Publisher {
+    pub(crate) state: Arc<watch::Sender<Published>>,
+    pub(crate) selected: watch::Receiver<BTreeSet<Ref<VirtualMachine>>>,
+}
+
+impl Publisher {
+    /// Changes the snapshot in a way that is not reported as a change.
+    pub(crate) fn update(&self, change: impl FnOnce(&mut Snapshot)) {
+        self.state.send_modify(|published| change(published.snapshot_mut()));
+    }
+}
+
+pub(crate) fn view(first: Snapshot) -> (Publisher, View) {
+    let (state, changes) = watch::channel(Published { snapshot: Arc::new(first), pending: None });
+    let (guests, selected) = watch::channel(BTreeSet::new());
+    let state = Arc::new(state);
+    let view = View { state: Arc::clone(&state), changes, guests };
+    (Publisher { state, selected }, view)
+}
+
+impl View {
+    /// The current state; never waits.
+    pub fn snapshot(&self) -> Arc<Snapshot> {
+        Arc::clone(&self.changes.borrow().snapshot)
+    }
+
+    /// Everything that changed since the last call of this or of [`take_changes`](Self::take_changes), as soon
+    /// as there is something. Cancel safe; pending forever when the follower has ended.
+    pub async fn changed(&mut self) -> Change {
+        loop {
+            self.changes.mark_unchanged();
+            if let Some(change) = self.take_changes() {
+                return change;
+            }
+            if self.changes.changed().await.is_err() {
+                pending::<()>().await;
+            }
+        }
+    }
+
+    /// Everything that changed since the last call; `None` when nothing did.
+    pub fn take_changes(&mut self) -> Option<Change> {
+        let mut taken = None;
+        self.state.send_if_modified(|state| {
+            taken = state.pending.take();
+            false
+        });
+        taken
+    }
+
+    /// Sets whose guests are followed: `guest.net`, network cards and cloud-init metadata.
+    pub fn select_guests(&self, vms: BTreeSet<Ref<VirtualMachine>>) {
+        self.guests.send_if_modified(|selected| {
+            let changed = *selected != vms;
+            if changed {
+                *selected = vms;
+            }
+            changed
+        });
+    }
+
+    /// The snapshots as a channel, for those who need no list of changes.
+    pub(crate) fn subscribe(&self) -> watch::Receiver<Published> {
+        self.state.subscribe()
+    }
+}

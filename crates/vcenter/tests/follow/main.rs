@@ -1,0 +1,9 @@
+//! One vCenter, followed, against the real simulator.
+
+#![cfg(test)]
+
+mod credentials;
+mod datacenters;
+mod guests;
+mod site;
+mod watch;

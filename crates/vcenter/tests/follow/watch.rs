@@ -1,0 +1,102 @@
+//! Outages, lost sessions, and what is left at the server.
+
+use lab::vcenter::{Fault, Objects, Power};
+use vcenter::Health;
+
+use crate::site::{Site, USER, is_current, vm, wait_for};
+
+/// What one follower of one datacenter has at the server.
+const ATTACHED: Objects = Objects {
+    container_views: 2,
+    list_views: 1,
+    property_collectors: 1,
+    property_filters: 3,
+    history_collectors: 0,
+    open_pages: 0,
+};
+
+async fn objects(site: &Site) -> Vec<Objects> {
+    site.simulator.control().objects("cpi").await.unwrap()
+}
+
+#[tokio::test]
+async fn a_watch_that_starts_again_leaves_nothing_at_the_server() {
+    let mut site = Site::start(&["dc-1"]).await;
+    site.current().await;
+    assert_eq!(objects(&site).await, [ATTACHED]);
+    for fault in ["InvalidCollectorVersion", "SystemError", "ManagedObjectNotFound"] {
+        let control = site.simulator.control();
+        control.fail(&Fault::next("WaitForUpdatesEx", fault)).await.unwrap();
+        control.power("/dc-1/vm/k8s/node-1", Power::Off).await.unwrap();
+        control.power("/dc-1/vm/k8s/node-1", Power::On).await.unwrap();
+        let armed = async || {
+            let state = site.simulator.control().state_as_json().await.unwrap();
+            !state["rules"]["calls"].as_array().is_none_or(Vec::is_empty)
+        };
+        wait_for("the fault was met", async || !armed().await).await;
+        wait_for("one watch is left", async || objects(&site).await == [ATTACHED]).await;
+    }
+    site.current().await;
+    let simulator = site.stop().await;
+    let left = simulator.control().objects("cpi").await.unwrap();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[tokio::test]
+async fn a_watch_that_cannot_be_attached_leaves_nothing_at_the_server() {
+    let mut site = Site::start(&["dc-1"]).await;
+    let control = site.simulator.control();
+    control.fail(&Fault { count: 3, ..Fault::next("CreateFilter", "SystemError") }).await.unwrap();
+    site.current().await;
+    wait_for("one watch is left", async || objects(&site).await == [ATTACHED]).await;
+    site.stop().await;
+}
+
+#[tokio::test]
+async fn an_expired_session_is_not_an_outage() {
+    let mut site = Site::start(&["dc-1"]).await;
+    site.current().await;
+    site.simulator.control().expire_sessions().await.unwrap();
+    site.simulator.control().power("/dc-1/vm/k8s/node-1", Power::Off).await.unwrap();
+    let off = |snapshot: &vcenter::Snapshot| {
+        assert!(is_current(snapshot), "{:?}", snapshot.health());
+        vm(snapshot, "node-1").is_some_and(|vm| vm.power == vsphere::inventory::PowerState::Off)
+    };
+    site.until("the change is seen", off).await;
+    site.stop().await;
+}
+
+#[tokio::test]
+async fn an_outage_is_reported_with_one_text_and_ends() {
+    let mut site = Site::start(&["dc-1"]).await;
+    let before = site.current().await;
+    site.simulator.control().restart(4000).await.unwrap();
+    let snapshot = site.until("it is away", |snapshot| !is_current(snapshot)).await;
+    let Health::Unavailable(first) = snapshot.health() else { panic!("{:?}", snapshot.health()) };
+    assert_eq!(snapshot.vms().count(), before.vms().count(), "the last state stays");
+    loop {
+        match site.view.snapshot().health() {
+            Health::Unavailable(outage) => assert_eq!(outage, first),
+            Health::Current { .. } => break,
+            other => panic!("{other:?}"),
+        }
+        drop(site.view.changed().await);
+    }
+    assert_eq!(site.view.snapshot().vms().count(), 2);
+    site.stop().await;
+}
+
+#[tokio::test]
+async fn an_aborted_follower_is_logged_out_by_its_sessions() {
+    let mut site = Site::start(&[]).await;
+    site.current().await;
+    let sessions = site.sessions.clone();
+    let Site { simulator, tasks, .. } = site;
+    drop(tasks);
+    assert_eq!(simulator.control().objects("cpi").await.unwrap().len(), 1, "{}", USER.0);
+    sessions.close().await;
+    wait_for("no session is left", async || {
+        simulator.control().objects("cpi").await.unwrap().is_empty()
+    })
+    .await;
+}
