@@ -6,41 +6,39 @@ use jiff::Timestamp;
 use vsphere::{history, inventory::Uuid};
 
 use crate::{
-    discovery::Absence,
-    identity::Identity,
-    lifecycle::{KEEP, Settings, Subject},
+    observe::discovery::Absence,
+    observe::identity::Identity,
+    plan::lifecycle::{KEEP, Settings, Subject},
 };
 
-/// What vCenter said when it was asked for the VM that a Node recorded.
+/// What vCenter answered about the VM that is recorded on a Node.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Evidence {
-    /// Whether the object exists.
-    pub reference: Reference,
-    /// How it was removed.
-    pub removal: Removal,
-    /// Whether the user sees the folder that it was in.
-    pub folder_seen: bool,
+pub(crate) struct Evidence {
+    pub(crate) reference: Reference,
+    pub(crate) removal: Removal,
+    /// Whether the user sees the folder that the VM was in.
+    pub(crate) folder_seen: bool,
 }
 
 /// Whether a recorded VM exists, by its reference, in the vCenter with the recorded instance id.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Reference {
-    /// Nobody asked, or there was no answer.
+pub(crate) enum Reference {
+    /// Not requested, or not answered.
     #[default]
     NotAsked,
-    /// It does, found or not: inaccessible VMs have no UUID.
+    /// Although it was not found: inaccessible VMs have no UUID.
     Exists,
-    /// vCenter says that there is no such object.
+    /// vCenter answered that there is no such object.
     Gone,
 }
 
 /// How a VM was removed, by the records of vCenter.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Removal {
-    /// Nobody asked, or there is no answer yet.
+pub(crate) enum Removal {
+    /// Not requested, or not answered yet.
     #[default]
     NotAsked,
-    /// They do not tell.
+    /// There is no record.
     Untold,
     /// With its disks.
     Destroyed,
@@ -57,86 +55,69 @@ impl From<history::Removal> for Removal {
     }
 }
 
-/// That a VM is gone, with what shows it.
+/// That a VM is gone, and what shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Proof {
-    /// The id of its BIOS.
-    pub uuid: Uuid,
-    /// Which VM it was.
-    pub identity: Identity,
-    /// The vCenters that all answered that they do not have it.
-    pub vcenters: Vec<String>,
+pub(crate) struct Proof {
+    /// Of its BIOS.
+    pub(crate) uuid: Uuid,
+    pub(crate) identity: Identity,
+    /// All of them answered that they do not have it.
+    pub(crate) vcenters: Vec<String>,
 }
 
 /// Why a Node stays although no VM was found.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
-    /// Deletion is off.
+pub(crate) enum Refusal {
     #[error("nodes are not deleted: SKIP_NODE_DELETION is set")]
     Disabled,
-    /// This Node is not to be deleted.
     #[error("the Node is not deleted: it has the annotation {KEEP}")]
     KeptByAnnotation,
-    /// The Node has no id, or one that is not ours or not well formed.
     #[error("the Node has no provider id of a VM, so it cannot be shown that its VM is gone")]
     NoProviderId,
-    /// It is not known which VM the Node was.
     #[error(
         "the Node's VM was never seen by this controller, so it cannot be shown that it is gone; delete the \
          Node by hand if it is"
     )]
     NotRecorded,
-    /// The answers are too old.
-    #[error("the vCenters have not been asked lately")]
+    #[error("the vCenters have not answered lately")]
     NotAsked,
-    /// The object is still there.
     #[error(
-        "the VM {0} was not found, but vCenter still has it: it may be inaccessible or orphaned, or the user may \
-         not see it any more"
+        "the VM {0} was not found, but vCenter still has it: it may be inaccessible or orphaned, or the user \
+         may not see it any more"
     )]
     StillThere(String),
-    /// It may come back.
     #[error(
         "the VM {0} was unregistered, not destroyed; register it again, or delete the Node by hand if it is \
          not to come back"
     )]
     Unregistered(String),
-    /// It will be known soon.
-    #[error("vCenter is being asked how the VM was removed")]
+    #[error("vCenter has not answered yet how the VM was removed")]
     RemovalNotAsked,
-    /// Nobody knows what happened.
     #[error(
         "vCenter has no record that the user may see of how the VM {0} was removed, so it may only be \
          unregistered; delete the Node by hand if it is gone"
     )]
     RemovalUntold(String),
-    /// The user may simply not see it.
     #[error(
         "the user of vCenter sees no other VM of this cluster and not the folder {0}, so a missing privilege \
          may be the reason; give it System.Read there"
     )]
     NoSight(String),
-    /// It has not been gone for long or often enough.
     #[error("the VM is gone; the Node is deleted when that has been so for longer")]
     TooEarly,
-    /// Too many Nodes at once.
+    /// The window is full. The text is the same for as long as that lasts.
     #[error(
-        "the VMs of {would} Nodes are gone and no more than {most} are deleted at once; if that is right, \
-         delete the Nodes by hand"
+        "the VM is gone, but as many Nodes as --node-deletion-limit allows were deleted in the last minutes; \
+         the Node is deleted later, or delete it by hand"
     )]
-    TooMany {
-        /// How many would go.
-        would: usize,
-        /// How many may.
-        most: usize,
-    },
+    TooMany,
 }
 
 /// Whether it is certain that the VM of a Node is gone, at this moment.
 pub(super) fn prove(
     subject: &Subject<'_>,
     absence: &Absence,
-    seen: &HashSet<&str>,
+    visible: &HashSet<&str>,
     settings: &Settings,
     now: Timestamp,
 ) -> Result<Proof, Refusal> {
@@ -149,7 +130,9 @@ pub(super) fn prove(
     }
     let uuid = absence.uuid.ok_or(Refusal::NoProviderId)?;
     let identity = absence.identity.clone().ok_or(Refusal::NotRecorded)?;
-    if now.duration_since(absence.asked_at) > settings.freshness {
+    // An answer from the future is from before the clock was set back.
+    let age = now.duration_since(absence.asked_at);
+    if age > settings.freshness || age.is_negative() {
         return Err(Refusal::NotAsked);
     }
     let Evidence { reference, removal, folder_seen } = subject.evidence;
@@ -158,7 +141,7 @@ pub(super) fn prove(
         Reference::Exists => return Err(Refusal::StillThere(identity.vm)),
         Reference::Gone => {}
     }
-    if !folder_seen && !seen.contains(identity.vcenter.as_str()) {
+    if !folder_seen && !visible.contains(identity.vcenter.as_str()) {
         return Err(Refusal::NoSight(identity.folder.unwrap_or_default()));
     }
     match removal {
@@ -171,7 +154,7 @@ pub(super) fn prove(
 
 impl Refusal {
     /// The stable word for events and metrics.
-    pub fn reason(&self) -> &'static str {
+    pub(crate) fn reason(&self) -> &'static str {
         match self {
             Self::Disabled => "DeletionDisabled",
             Self::KeptByAnnotation => "KeptByAnnotation",
@@ -184,7 +167,7 @@ impl Refusal {
             Self::RemovalUntold(_) => "RemovalUntold",
             Self::NoSight(_) => "NoSight",
             Self::TooEarly => "TooEarly",
-            Self::TooMany { .. } => "TooManyDeletions",
+            Self::TooMany => "TooManyDeletions",
         }
     }
 }

@@ -1,20 +1,20 @@
-//! The labels of a Node: how large it is, where it is, and what the user adds.
+//! The labels of a Node: its size, its location, and what the user adds.
 //!
-//! Every fact of Kubernetes has two labels, an old and a stable one. When a Node is initialised both are
-//! written; later the old one is the truth, as Kubernetes' own controller has it.
+//! Size, zone and region have two labels each, a beta and a stable one. Initialisation writes both; later the
+//! stable one follows the beta one, as in Kubernetes' own controller.
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::Node;
 use vsphere::inventory::Vm;
 
-use crate::{
+use crate::plan::{
     instance_type,
     node::{Observed, Settings},
     zones::{Policy, is_label},
 };
 
-/// The old and the stable label of one fact.
+/// The beta and the stable label of one fact.
 type Pair = (&'static str, &'static str);
 
 const INSTANCE_TYPE: Pair =
@@ -25,15 +25,17 @@ const REGION: Pair = ("failure-domain.beta.kubernetes.io/region", "topology.kube
 const HOST: &str = "ccm.vsphere.vmware.com/host";
 const CLUSTER: &str = "ccm.vsphere.vmware.com/cluster";
 const DATACENTER: &str = "ccm.vsphere.vmware.com/datacenter";
-
-/// Changes of labels.
 pub(super) struct Labels {
     pub(super) changes: BTreeMap<String, String>,
     pub(super) notes: Vec<String>,
 }
 
-/// The labels of a Node that is initialised.
-pub(super) fn first(node: &Node, vm: &Vm, observed: &Observed<'_>, settings: &Settings) -> Labels {
+pub(super) fn initial(
+    node: &Node,
+    vm: &Vm,
+    observed: &Observed<'_>,
+    settings: &Settings,
+) -> Labels {
     let mut wanted = BTreeMap::new();
     let facts = [
         (INSTANCE_TYPE, instance_type::of(vm)),
@@ -51,9 +53,9 @@ pub(super) fn first(node: &Node, vm: &Vm, observed: &Observed<'_>, settings: &Se
     Labels { changes: differing(node, wanted), notes }
 }
 
-/// What has to be put right on the labels of an initialised Node. Zones that were not known when the Node
-/// was initialised are added under every policy.
-pub(super) fn later(
+/// What has to be corrected on an initialised Node. Zones that were not known when it was initialised are
+/// added under every policy.
+pub(super) fn refreshed(
     node: &Node,
     observed: &Observed<'_>,
     settings: &Settings,
@@ -83,7 +85,7 @@ pub(super) fn later(
     Labels { changes: differing(node, wanted), notes }
 }
 
-/// That the labels are no longer true, for users who want to be told.
+/// That the labels differ from the tags, under the policy that reports it.
 pub(super) fn moved(node: &Node, observed: &Observed<'_>, settings: &Settings) -> Option<String> {
     if settings.zones != Policy::Warn {
         return None;
@@ -91,7 +93,7 @@ pub(super) fn moved(node: &Node, observed: &Observed<'_>, settings: &Settings) -
     let differs = |((old, stable), fresh): (Pair, &Option<String>)| {
         let has = label(node, old).or_else(|| label(node, stable)).unwrap_or_default();
         let fresh = fresh.as_ref().filter(|fresh| *fresh != has)?;
-        Some(format!("{stable} is {has:?}, and the tags of the VM say {fresh:?}"))
+        Some(format!("{stable} is {has:?}, but the tags of the VM are {fresh:?}"))
     };
     let differing: Vec<String> = zones(observed).into_iter().filter_map(differs).collect();
     let remedy = "move the VM back, or drain the Node and delete it so that it registers anew";
@@ -102,7 +104,7 @@ fn zones<'a>(observed: &'a Observed<'_>) -> [(Pair, &'a Option<String>); 2] {
     [(ZONE, &observed.zones.zone), (REGION, &observed.zones.region)]
 }
 
-/// The user's labels: never Kubernetes' own, never over one that is there.
+/// The user's labels: never Kubernetes' own, and never over existing ones.
 fn additional(
     node: &Node,
     settings: &Settings,
@@ -136,7 +138,7 @@ fn is_reserved(key: &str) -> bool {
     of("kubernetes.io") || of("k8s.io")
 }
 
-/// Where the VM runs. These labels are for knowing, not for scheduling, so they follow the VM.
+/// Where the VM runs. These labels are not for scheduling, so they follow the VM.
 fn place(
     observed: &Observed<'_>,
     settings: &Settings,

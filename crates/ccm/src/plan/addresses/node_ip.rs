@@ -1,8 +1,8 @@
 //! The address that a kubelet was started with, which must be the Node's.
 //!
-//! A kubelet with `--node-ip` writes the annotation `alpha.kubernetes.io/provided-node-ip`. Kubernetes'
-//! rule: its addresses go first and are the only ones of their type, and an address that the machine does
-//! not have is an error, not a wish.
+//! A kubelet with `--node-ip` writes the annotation `alpha.kubernetes.io/provided-node-ip`. As in Kubernetes'
+//! own controller its addresses come first and are the only ones of their type, and an address that the
+//! machine does not have is an error.
 
 use std::net::IpAddr;
 
@@ -10,56 +10,48 @@ use k8s_openapi::api::core::v1::NodeAddress;
 
 use cloud_config::IpFamily;
 
-/// Where the kubelet writes the addresses it was started with.
-pub const PROVIDED_NODE_IP: &str = "alpha.kubernetes.io/provided-node-ip";
+pub(crate) const PROVIDED_NODE_IP: &str = "alpha.kubernetes.io/provided-node-ip";
 
 /// Why the kubelet's address cannot be the Node's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum NodeIpError {
-    /// The annotation holds something else.
+pub(crate) enum NodeIpError {
     #[error(
         "the kubelet's --node-ip {0:?} is neither one address nor an IPv4 and an IPv6 address with a comma \
          between them; correct the kubelet's flag and restart it"
     )]
     Invalid(String),
-    /// The VM does not have the address.
     #[error(
         "the kubelet's --node-ip {wanted} is not among the VM's addresses ({had}); correct the kubelet's flag, \
          or let the subnets and excludes of the configuration select it"
     )]
-    NotOfTheVm {
-        /// What the kubelet was started with.
-        wanted: IpAddr,
-        /// What was selected for the Node.
-        had: String,
-    },
+    NotOfTheVm { wanted: IpAddr, had: String },
 }
 
 /// The addresses with those of the annotation first.
-pub fn honour(
+pub(crate) fn prefer(
     annotation: &str,
     addresses: &[NodeAddress],
 ) -> Result<Vec<NodeAddress>, NodeIpError> {
     let wanted = parse(annotation).ok_or_else(|| NodeIpError::Invalid(annotation.to_owned()))?;
-    let mut honoured: Vec<NodeAddress> = Vec::with_capacity(addresses.len());
+    let mut preferred: Vec<NodeAddress> = Vec::with_capacity(addresses.len());
     for ip in wanted {
-        let before = honoured.len();
+        let before = preferred.len();
         let is_it = |one: &&NodeAddress| {
             one.address.parse::<IpAddr>().is_ok_and(|own| own.to_canonical() == ip)
         };
-        honoured.extend(addresses.iter().filter(is_it).cloned());
-        if honoured.len() == before {
+        preferred.extend(addresses.iter().filter(is_it).cloned());
+        if preferred.len() == before {
             let had: Vec<&str> = addresses.iter().map(|one| one.address.as_str()).collect();
             return Err(NodeIpError::NotOfTheVm { wanted: ip, had: had.join(", ") });
         }
     }
-    let matched = honoured.len();
+    let matched = preferred.len();
     for other in addresses {
-        if !honoured[..matched].iter().any(|first| first.type_ == other.type_) {
-            honoured.push(other.clone());
+        if !preferred[..matched].iter().any(|first| first.type_ == other.type_) {
+            preferred.push(other.clone());
         }
     }
-    Ok(honoured)
+    Ok(preferred)
 }
 
 fn parse(annotation: &str) -> Option<Vec<IpAddr>> {
@@ -79,7 +71,7 @@ fn parse(annotation: &str) -> Option<Vec<IpAddr>> {
 
 #[cfg(test)]
 mod tests {
-    use super::{NodeIpError, honour};
+    use super::{NodeIpError, prefer};
     use k8s_openapi::api::core::v1::NodeAddress;
 
     fn list(text: &str) -> Vec<NodeAddress> {
@@ -94,7 +86,7 @@ mod tests {
     fn the_kubelets_address_goes_first_and_is_the_only_one_of_its_type() {
         let check = |annotation: &str, addresses: &str, expected: &str| {
             assert_eq!(
-                honour(annotation, &list(addresses)).unwrap(),
+                prefer(annotation, &list(addresses)).unwrap(),
                 list(expected),
                 "{annotation}"
             );
@@ -109,12 +101,12 @@ mod tests {
     #[test]
     fn an_address_that_the_vm_does_not_have_is_an_error() {
         let cloud = list("Hostname=a InternalIP=10.0.0.1");
-        let error = honour("10.0.0.2", &cloud).unwrap_err();
+        let error = prefer("10.0.0.2", &cloud).unwrap_err();
         assert!(
             error.to_string().contains("10.0.0.2 is not among the VM's addresses (a, 10.0.0.1)")
         );
         for text in ["", "x", "10.0.0.1, fd00::1", "10.0.0.1,10.0.0.1", "10.0.0.1,::", "1,2,3"] {
-            assert_eq!(honour(text, &cloud), Err(NodeIpError::Invalid(text.to_owned())), "{text}");
+            assert_eq!(prefer(text, &cloud), Err(NodeIpError::Invalid(text.to_owned())), "{text}");
         }
     }
 }

@@ -6,17 +6,15 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::Time,
 };
 
-/// On Nodes that no cloud provider has seen yet.
+/// On Nodes that no cloud provider has initialised.
 pub(crate) const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 /// On Nodes whose machine is off.
 pub(crate) const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
-/// On Nodes that are off for certain: their volumes are detached by force.
+/// On Nodes that are off for certain: Kubernetes detaches their volumes by force.
 pub(crate) const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 
 pub(crate) const NO_SCHEDULE: &str = "NoSchedule";
 pub(crate) const NO_EXECUTE: &str = "NoExecute";
-
-/// The taints of a Node.
 pub(crate) fn of(node: &Node) -> &[Taint] {
     let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_deref());
     taints.unwrap_or_default()
@@ -30,7 +28,7 @@ pub(crate) fn is(taint: &Taint, key: &str, effect: &str) -> bool {
     taint.key == key && taint.effect == effect
 }
 
-/// A taint with the value that says who set it. `NoExecute` taints need the time.
+/// `NoExecute` taints get the time.
 pub(crate) fn new(key: &str, effect: &str, value: Option<&str>, now: Timestamp) -> Taint {
     Taint {
         key: key.to_owned(),

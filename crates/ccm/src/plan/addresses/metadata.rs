@@ -1,4 +1,4 @@
-//! The addresses that cloud-init configured statically, which are better than those that came later.
+//! The addresses that cloud-init configured statically, which are preferred to others.
 //!
 //! They are in the VM's option `guestinfo.metadata`: YAML, mostly in base64, perhaps compressed, with a
 //! network configuration inside that may be encoded once more. Hides all of these layers.
@@ -15,29 +15,26 @@ use serde::{
 };
 use serde_json::Value;
 
-/// No metadata is larger; an archive that is larger when unpacked is a trap.
+/// In bytes, unpacked: an archive that is larger is a trap.
 const LARGEST: u64 = 1 << 20;
 
 /// The VM's options `guestinfo.metadata` and `guestinfo.metadata.encoding`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Metadata<'a> {
-    /// The text as vCenter has it.
-    pub text: &'a str,
-    /// How it is encoded; nothing means not at all.
-    pub encoding: Option<&'a str>,
+pub(crate) struct Metadata<'a> {
+    pub(crate) text: &'a str,
+    /// `None` for plain text.
+    pub(crate) encoding: Option<&'a str>,
 }
 
-/// Metadata that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the VM's option guestinfo.metadata cannot be read as {layer}: {cause}; correct or remove the option"
 )]
-pub struct MetadataError {
+pub(crate) struct MetadataError {
     layer: &'static str,
     cause: String,
 }
 
-/// The keys that matter of cloud-init's metadata.
 #[derive(Deserialize)]
 struct CloudInit {
     network: Option<Network>,
@@ -71,9 +68,9 @@ struct Ethernet {
 }
 
 impl Metadata<'_> {
-    /// The static addresses in the order of the document. Encodings that earlier cloud providers passed
-    /// over may hold anything, so what cannot be read there is no error.
-    pub fn static_addresses(&self) -> Result<Vec<IpAddr>, MetadataError> {
+    /// In the order of the document. Only `base64` is an error when it cannot be read: the Go manager ignores
+    /// other encodings, so they may hold anything.
+    pub(crate) fn static_addresses(&self) -> Result<Vec<IpAddr>, MetadataError> {
         let read = decode(self.text, self.encoding).and_then(|text| addresses(&text));
         if self.encoding == Some("base64") { read } else { Ok(read.unwrap_or_default()) }
     }
@@ -114,7 +111,7 @@ fn decode(text: &str, encoding: Option<&str>) -> Result<String, MetadataError> {
     String::from_utf8(bytes).map_err(|cause| fail("text", &cause))
 }
 
-/// Kubernetes' own type for base64 in JSON is the decoder that is in the program anyway.
+/// Decoded by Kubernetes' type for base64 in JSON, which the program contains anyway.
 fn base64(text: &str) -> Result<Vec<u8>, MetadataError> {
     let text: String = text.chars().filter(|letter| !letter.is_ascii_whitespace()).collect();
     let bytes: ByteString =
@@ -136,7 +133,7 @@ fn yaml<'de, T: Deserialize<'de>>(text: &'de str, layer: &'static str) -> Result
     serde_saphyr::from_str(text).map_err(|cause| fail(layer, &cause))
 }
 
-/// Of causes of several lines, which show the document, the first says what is wrong.
+/// Some causes quote the document in further lines; the first line names the problem.
 fn fail(layer: &'static str, cause: &dyn fmt::Display) -> MetadataError {
     let cause = cause.to_string();
     MetadataError { layer, cause: cause.lines().next().unwrap_or_default().to_owned() }
@@ -168,6 +165,11 @@ impl<'de> Deserialize<'de> for Ethernets {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
+    use flate2::{Compression, write::GzEncoder};
+    use k8s_openapi::ByteString;
+
     use super::Metadata;
 
     fn read(text: &str, encoding: Option<&str>) -> Result<Vec<String>, String> {
@@ -204,6 +206,23 @@ mod tests {
         let error = read("!!!", Some("base64")).unwrap_err();
         assert!(error.contains("guestinfo.metadata cannot be read as base64"), "{error}");
         assert!(error.contains("correct or remove the option"), "{error}");
+    }
+
+    #[test]
+    fn an_archive_may_be_a_mebibyte_when_unpacked_and_not_more() {
+        let read_packed = |size: usize| {
+            let plan = b"ethernets: {a: {addresses: [10.0.0.2/24]}}\n#";
+            let mut packer = GzEncoder::new(Vec::new(), Compression::best());
+            packer.write_all(plan).unwrap();
+            packer.write_all(&vec![b'x'; size - plan.len()]).unwrap();
+            let encode = |bytes| serde_json::to_value(ByteString(bytes)).unwrap();
+            let packed = encode(packer.finish().unwrap());
+            let text = format!("network: {packed}\nnetwork.encoding: gzip+base64\n");
+            read(encode(text.into_bytes()).as_str().unwrap(), Some("base64"))
+        };
+        assert_eq!(read_packed(1 << 20).unwrap(), ["10.0.0.2"]);
+        let error = read_packed((1 << 20) + 1).unwrap_err();
+        assert!(error.contains("larger than 1 MiB"), "{error}");
     }
 
     #[test]

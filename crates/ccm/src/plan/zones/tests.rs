@@ -1,6 +1,6 @@
 //! Zones and regions from tags, nearest first.
 
-use ccm::zones::{Categories, Ways, Zones, find};
+use crate::plan::zones::{Categories, Paths, Zones, find};
 use vsphere::{reference::Ref, types::ManagedEntity};
 
 /// Finds zones on ways like `dc[region=eu] > cluster > host[zone=a]`, farthest first, as people think; the
@@ -24,7 +24,7 @@ fn zones(ways: &str) -> Zones {
         chains.push(chain);
     }
     chains.resize(3, Vec::new());
-    let ways = Ways { vm: vm.as_ref(), host: &chains[0], pool: &chains[1], folder: &chains[2] };
+    let ways = Paths { vm: vm.as_ref(), host: &chains[0], pool: &chains[1], folder: &chains[2] };
     let categories =
         Categories { zone: Some("zone".to_owned()), region: Some("region".to_owned()) };
     find(ways, &categories, |object, category| {
@@ -48,7 +48,6 @@ fn d8_the_nearest_tag_wins_for_each_category_by_itself() {
     check("dc[region=eu] > cluster[zone=b] > host[zone=a] > vm", "region=eu zone=a");
     check("dc[region=eu zone=x] > cluster[region=us] > host[zone=a]", "region=us zone=a");
     check("dc[region=eu zone=x] > host[region=us zone=y]", "region=us zone=y");
-    check("dc[region=eu zone=x] > host[zone=y] > vm[zone=z]", "region=eu zone=z");
     check("dc[region=eu] > cluster[zone=b] > host[rack=7]", "region=eu zone=b");
 }
 
@@ -57,6 +56,22 @@ fn pools_and_folders_count_where_hosts_say_nothing() {
     check("dc[region=eu] > host | pool[zone=p] | folder[zone=f]", "region=eu zone=p");
     check("dc > host | pool | folder[zone=f region=r]", "region=r zone=f");
     check("dc[zone=d] > host | pool[zone=p]", "zone=d");
+}
+
+#[test]
+fn where_a_vm_runs_beats_its_pool_and_that_its_own_tags_as_in_the_go_manager() {
+    check("dc[region=eu] > host[zone=h] | | folder > vm[zone=v]", "region=eu zone=h");
+    check("dc[region=eu zone=x] > host | | vm[region=us zone=v]", "region=eu zone=x");
+    check("dc > host | pool[region=eu zone=p] | vm[region=us zone=v]", "region=eu zone=p");
+    check("dc > host | | folder[zone=f] > vm[region=us zone=v]", "region=us zone=v");
+    check("dc > host | | folder[zone=f region=eu] > vm", "region=eu zone=f");
+    // A way that has both beats one that has only one of them.
+    check("dc > host[zone=h] | | vm[region=us zone=v]", "region=us zone=v");
+    check("dc > host[zone=h] | pool[region=eu zone=p] | vm[region=us]", "region=eu zone=p");
+    // Where none has both, each is taken from where it is.
+    check("dc > host[zone=h] | pool | vm[region=us]", "region=us zone=h");
+    // A way that ends in the same datacenter has both.
+    check("dc[region=eu] > host | | dc[region=eu] > folder > vm[zone=v]", "region=eu zone=v");
 }
 
 #[test]
@@ -85,7 +100,7 @@ fn of_several_tags_on_one_object_the_first_counts_and_it_is_told() {
 #[test]
 fn categories_that_are_not_configured_are_not_asked_for() {
     let host = [Ref::new("host")];
-    let ways = Ways { host: &host, ..Ways::default() };
+    let ways = Paths { host: &host, ..Paths::default() };
     let found = find(ways, &Categories::default(), |_, _| panic!("nobody wants tags"));
     assert_eq!(found, Zones::default());
 }

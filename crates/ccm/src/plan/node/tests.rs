@@ -1,12 +1,16 @@
 //! What changes on a Node, and what never does.
 
+mod change;
+
 use std::collections::BTreeMap;
 
-use ccm::{
-    discovery::{Census, Finding, How, Machine, Wanted},
-    node::{NodeChange, Observed, Place, Reason, Settings, Status, plan},
+use crate::{
+    observe::discovery::{Finding, How, Machine},
+    plan::{
+        node::{NodeChange, Observed, Place, Reason, Settings, Status, plan},
+        zones::{Policy, Zones},
+    },
     provider_id::ProviderId,
-    zones::{Policy, Zones},
 };
 use cloud_config::IpFamily;
 use jiff::SignedDuration;
@@ -15,8 +19,9 @@ use proptest::prelude::{any, proptest};
 use serde_json::{Value, json};
 use vsphere::inventory::{Nic, PowerState, Vm};
 
-use crate::build::{
-    EAST, OTHER, UUID, addresses, at, east, merge, nics, node, off, patched, silence, silent, vm,
+use crate::test_support::{
+    EAST, OTHER, UUID, addresses, at, east, find, merge, nics, node, off, outage, patched,
+    unavailable, vm,
 };
 
 fn settings() -> Settings {
@@ -132,7 +137,7 @@ fn a_provider_id_that_is_there_stays() {
 fn d3_nodes_of_other_clouds_are_not_touched() {
     let foreign = new_node(json!({"spec": {"providerID": "aws:///eu-1/i-0"}}));
     let vm = vm("vm-1", UUID, "node-1", &["10.0.0.1"]);
-    let finding = Census::new(&[east(&[&vm])]).find(&Wanted::of(&foreign));
+    let finding = find(&[east(&[&vm])], &foreign);
     let change = plan(&foreign, &observed(finding, &[]), &settings(), at(0));
     assert!(change.is_empty());
 }
@@ -254,6 +259,9 @@ fn labels_of_the_user_are_added_and_those_of_kubernetes_left_alone() {
     assert_eq!((set("team"), set("notk8s.io/x"), set("kept")), (Some("blue"), Some("1"), None));
     assert_eq!((set("node.kubernetes.io/x"), set("k8s.io/x")), (None, None));
     assert_eq!(change.summary.notes.len(), 3, "{:?}", change.summary.notes);
+    // A label that is there already is not worth a note.
+    let labels = BTreeMap::from([("kept".to_owned(), "old".to_owned())]);
+    assert!(planned(&node, &Settings { labels, ..settings() }).summary.notes.is_empty());
 }
 
 #[test]
@@ -311,6 +319,13 @@ fn guests_that_say_nothing_leave_the_node_its_addresses() {
     check(own.clone(), &nics(&["fe80::1"]), Reason::NoAddress);
     check(own.clone(), &nics(&["fd00::1"]), Reason::NoAddressOfFamily);
     check(off(own.clone()), &[], Reason::PoweredOff);
+    let words = |power: PowerState| {
+        let vm = Vm { power, ..off(own.clone()) };
+        let change = plan(&old_node(json!({})), &observed(found(&vm), &[]), &settings(), at(1));
+        change.summary.condition.unwrap().message
+    };
+    assert!(words(PowerState::Off).contains("the VM is powered off; power it on"));
+    assert!(words(PowerState::Suspended).contains("the VM is suspended; power it on"));
     check(Vm { power: PowerState::On, ..off(own) }, &[], Reason::ToolsNotRunning);
 }
 
@@ -319,13 +334,13 @@ fn who_cannot_be_found_is_told_why_and_nothing_else_happens() {
     let (one, two) = (vm("vm-1", UUID, "node-1", &[]), vm("vm-2", OTHER, "node-1", &[]));
     let check = |vms: &[&Vm], expected: Reason, words: &str| {
         let node = new_node(json!({}));
-        let finding = Census::new(&[east(vms)]).find(&Wanted::of(&node));
+        let finding = find(&[east(vms)], &node);
         let change = plan(&node, &observed(finding, &[]), &settings(), at(0));
         assert_eq!((change.patch.as_ref(), reason(&change)), (None, Some(expected)));
         let message = &change.events[0].message;
         assert!(message.contains(words), "{message}");
         let node = patched(&node, [&None, &change.status]);
-        let finding = Census::new(&[east(vms)]).find(&Wanted::of(&node));
+        let finding = find(&[east(vms)], &node);
         assert!(plan(&node, &observed(finding, &[]), &settings(), at(9)).is_empty());
     };
     check(&[&one, &two], Reason::VmAmbiguous, "(vm-1) in east, node-1-in-inventory (vm-2) in east");
@@ -335,8 +350,8 @@ fn who_cannot_be_found_is_told_why_and_nothing_else_happens() {
 #[test]
 fn a_silent_vcenter_is_told_after_some_patience() {
     let own = old_node(json!({}));
-    let finding = Census::new(&[silent(east(&[]))]).find(&Wanted::of(&own));
-    assert_eq!(finding, Finding::Unknown(vec![silence("east")]));
+    let finding = find(&[unavailable(east(&[]))], &own);
+    assert_eq!(finding, Finding::Unknown(vec![outage("east")]));
     let seen = observed(finding, &[]);
     assert!(plan(&own, &seen, &settings(), at(29)).is_empty());
     let change = plan(&own, &seen, &settings(), at(30));
@@ -350,10 +365,10 @@ fn a_silent_vcenter_is_told_after_some_patience() {
 fn d4_a_vcenter_that_was_down_at_first_is_not_forgotten() {
     let node = old_node(json!({}));
     let (vm, nics) = (vm("vm-1", UUID, "node-1", &[]), nics(&["10.0.0.2"]));
-    let finding = Census::new(&[silent(east(&[]))]).find(&Wanted::of(&node));
+    let finding = find(&[unavailable(east(&[]))], &node);
     let change = plan(&node, &observed(finding, &[]), &settings(), at(60));
     let node = patched(&node, [&change.patch, &change.status]);
-    let finding = Census::new(&[east(&[&vm])]).find(&Wanted::of(&node));
+    let finding = find(&[east(&[&vm])], &node);
     let change = plan(&node, &observed(finding, &nics), &settings(), at(90));
     assert!(change.summary.addresses.is_some());
     assert_eq!(reason(&change), Some(Reason::Synced));
@@ -372,6 +387,110 @@ fn a_card_that_loses_its_address_for_a_moment_changes_nothing() {
     };
     check(false, false);
     check(true, true);
+}
+
+#[test]
+fn vms_that_come_in_another_order_change_no_message() {
+    let (one, two) = (vm("vm-1", UUID, "node-1", &[]), vm("vm-2", OTHER, "node-1", &[]));
+    let node = new_node(json!({}));
+    let said = |vms: &[&Vm]| {
+        let finding = find(&[east(vms)], &node);
+        let change = plan(&node, &observed(finding, &[]), &settings(), at(0));
+        change.summary.condition.unwrap()
+    };
+    assert_eq!(said(&[&one, &two]), said(&[&two, &one]));
+}
+
+#[test]
+fn another_message_under_the_same_reason_only_rewords_the_condition() {
+    let own = old_node(json!({}));
+    let outage = |why: &str| {
+        let outage = vcenter::Outage { why: why.to_owned(), ..outage("east") };
+        observed(Finding::Unknown(vec![outage]), &[])
+    };
+    let first = plan(&own, &outage("refused"), &settings(), at(60));
+    assert!(!first.rewords_condition() && first.events.len() == 1);
+    let own = patched(&own, [&first.patch, &first.status]);
+    let again = plan(&own, &outage("refused"), &settings(), at(60));
+    assert!(again.is_empty() && !again.rewords_condition());
+    let other = plan(&own, &outage("timed out"), &settings(), at(60));
+    assert!(other.rewords_condition() && other.events.is_empty() && other.status.is_some());
+    // Whatever else changes is not a mere rewording.
+    let (vm, nics) = (vm("vm-1", UUID, "node-1", &[]), nics(&["10.0.0.2"]));
+    let mut untagged = Observed { zones: missing(), ..observed(found(&vm), &nics) };
+    let own = old_node(json!({}));
+    let own = patched(&own, [&None, &plan(&own, &untagged, &settings(), at(1)).status]);
+    untagged.zones.problems[0].push('!');
+    assert!(plan(&own, &untagged, &settings(), at(2)).rewords_condition());
+    let moved = crate::test_support::nics(&["10.0.0.3"]);
+    let change = plan(&own, &Observed { nics: &moved, ..untagged.clone() }, &settings(), at(2));
+    assert!(change.summary.condition.is_some() && !change.rewords_condition());
+    let place = Place { host: Some("esx-1".to_owned()), ..Place::default() };
+    let placed = Settings { place_labels: true, ..settings() };
+    let change = plan(&own, &Observed { place, ..untagged }, &placed, at(2));
+    assert!(change.summary.condition.is_some() && !change.rewords_condition());
+}
+
+#[test]
+fn a_new_node_waits_for_a_doubtful_guest_until_its_report_is_steady_or_time_is_up() {
+    let mut own = vm("vm-1", UUID, "node-1", &[]);
+    own.ip_address = Some("10.0.0.1".to_owned());
+    let mut half = nics(&["192.168.0.1"]);
+    half.extend(nics(&[]));
+    let check = |nics: &[Nic], age: i64, steady: bool, initialised: bool| {
+        let created = json!({"metadata": {"creationTimestamp": at(0).to_string()}});
+        let seen = Observed { steady, ..observed(found(&own), nics) };
+        let change = plan(&new_node(created), &seen, &settings(), at(age));
+        assert_eq!(change.summary.initialised, initialised, "{nics:?} {age} {steady}");
+        assert_eq!(change.summary.addresses.is_some(), initialised);
+        let status = change.summary.condition.unwrap().status;
+        assert_eq!(status == Status::True, initialised);
+    };
+    // Only `guest.ipAddress`, as while tools start.
+    check(&[], 0, false, false);
+    check(&[], 299, false, false);
+    check(&[], 300, false, true);
+    check(&[], 0, true, true);
+    // One of two cards has no address yet, or is meant to have none.
+    check(&half, 0, false, false);
+    check(&half, 29, false, false);
+    check(&half, 30, false, true);
+    check(&half, 0, true, true);
+    // All cards have addresses.
+    check(&nics(&["10.0.0.1"]), 0, false, true);
+}
+
+#[test]
+fn a_machine_without_vm_that_nobody_asked_us_to_initialise_is_left_alone() {
+    let check = |node: &Node, settings: &Settings, expected: Option<Reason>| {
+        let gone = find(&[east(&[])], node);
+        let change = plan(node, &observed(gone, &[]), settings, at(60));
+        assert_eq!(reason(&change), expected);
+        let unknown = find(&[unavailable(east(&[]))], node);
+        let change = plan(node, &observed(unknown, &[]), settings, at(60));
+        assert_eq!(reason(&change), expected.map(|_| Reason::VCenterUnavailable));
+    };
+    check(&node(json!({})), &settings(), None);
+    check(&new_node(json!({})), &settings(), Some(Reason::VmNotFound));
+    check(&old_node(json!({})), &settings(), Some(Reason::VmNotFound));
+    check(&node(json!({})), &Settings { adopt: true, ..settings() }, Some(Reason::VmNotFound));
+    // What was once said of it is kept true.
+    let said = json!({"status": {"conditions": [{"type": "VSphereReady", "status": "True"}]}});
+    check(&node(said), &settings(), Some(Reason::VmNotFound));
+}
+
+#[test]
+fn a_card_without_address_is_not_worth_a_warning_once_the_node_is_initialised() {
+    let mut own = vm("vm-1", UUID, "node-1", &[]);
+    own.ip_address = Some("10.0.0.1".to_owned());
+    let mut half = nics(&["10.0.0.1"]);
+    half.extend(nics(&[]));
+    let check = |nics: &[Nic], expected: Reason| {
+        let change = plan(&new_node(json!({})), &observed(found(&own), nics), &settings(), at(0));
+        assert_eq!((change.summary.initialised, reason(&change)), (true, Some(expected)));
+    };
+    check(&half, Reason::Synced);
+    check(&[], Reason::AddressesPartial);
 }
 
 #[test]

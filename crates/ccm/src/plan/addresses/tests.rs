@@ -1,23 +1,23 @@
-//! Addresses: the cases of `tests/data/addresses.txt`, and what holds for all guests.
+//! Addresses: the cases of `cases.txt`, and what holds for all guests.
 
 use std::{collections::HashMap, io::Write, net::IpAddr};
 
-use ccm::addresses::{
-    AddressError, Doubt, Guest, Selection, Settings, metadata::Metadata, reported, select, settle,
+use crate::plan::addresses::{
+    AddressError, Doubt, Guest, Selection, Settings, metadata::Metadata, select, settle,
 };
 use cloud_config::{IpFamily, Subnet};
 use k8s_openapi::{ByteString, api::core::v1::NodeAddress};
 use proptest::prelude::{Strategy, any, proptest};
-use vsphere::{inventory::Nic, types::GuestNicInfo};
+use vsphere::inventory::Nic;
 
-use crate::build::addresses as list;
+use crate::test_support::addresses as list;
 
 /// A case of the file.
 #[derive(Default)]
 struct Case {
     families: Vec<IpFamily>,
     settings: Settings,
-    nics: Vec<GuestNicInfo>,
+    nics: Vec<Nic>,
     metadata: Option<String>,
     expected: String,
 }
@@ -51,14 +51,15 @@ fn metadata(form: &str, addresses: &str) -> String {
     base64(text.into_bytes())
 }
 
-fn nic(line: &str) -> GuestNicInfo {
+/// An interface as `vsphere` joins it: texts that are not addresses are dropped there.
+fn nic(line: &str) -> Nic {
     let (name, addresses) = line.split_once(':').unwrap();
-    let card = name.strip_suffix('!').is_none();
-    GuestNicInfo {
+    Nic {
         network: Some(name.trim_end_matches('!').to_owned()),
-        ip_address: addresses.split_whitespace().map(str::to_owned).collect(),
-        device_config_id: if card { 4000 } else { -1 },
-        ..GuestNicInfo::default()
+        addresses: addresses.split_whitespace().filter_map(|text| text.parse().ok()).collect(),
+        device: (!name.ends_with('!')).then_some(4000),
+        reported: true,
+        ..Nic::default()
     }
 }
 
@@ -104,17 +105,16 @@ fn shown(addresses: &[NodeAddress]) -> String {
 
 #[test]
 fn addresses_are_chosen_as_the_table_says() {
-    let text = include_str!("../data/addresses.txt");
+    let text = include_str!("cases.txt");
     let blocks: Vec<&str> = text.split("\n\n").filter(|block| block.contains("case ")).collect();
     assert_eq!(blocks.len(), 53 + 6);
     for block in blocks {
         let case = case(block.trim());
-        let nics = reported(&case.nics, &HashMap::new());
         let metadata = case.metadata.as_deref();
         let guest = Guest {
             tools_run: true,
             host_name: Some("node-1"),
-            nics: &nics,
+            nics: &case.nics,
             metadata: metadata.map(|text| Metadata { text, encoding: Some("base64") }),
             ..Guest::default()
         };
@@ -189,17 +189,21 @@ fn a_windows_guest_without_interfaces_has_its_first_address() {
 }
 
 #[test]
-fn the_name_of_a_network_comes_from_its_card_when_the_guest_does_not_tell_it() {
-    let told = GuestNicInfo {
-        mac_address: Some("00:50:56:AA:00:01".to_owned()),
-        ip_address: vec!["10.0.0.1".to_owned(), "fe80::1%eth0".to_owned()],
-        device_config_id: 4000,
-        ..GuestNicInfo::default()
+fn an_error_names_eight_addresses_at_most_in_an_order_of_their_own() {
+    let seen = |last: std::ops::RangeInclusive<u8>| {
+        let texts: Vec<String> = last.rev().map(|at| format!("169.254.0.{at}")).collect();
+        let nics = [card(&texts.iter().map(String::as_str).collect::<Vec<_>>())];
+        match selected(&guest(&nics)).unwrap_err() {
+            AddressError::OnlyLocal { seen } => seen,
+            other => panic!("{other:?}"),
+        }
     };
-    let networks = HashMap::from([("00:50:56:aa:00:01".to_owned(), "nodes".to_owned())]);
-    let nics = reported(&[told], &networks);
-    assert_eq!(nics[0].network.as_deref(), Some("nodes"));
-    assert_eq!(nics[0].addresses.len(), 2);
+    assert_eq!(seen(1..=2), "169.254.0.1, 169.254.0.2");
+    assert_eq!(
+        seen(1..=8),
+        (1..=8).map(|at| format!("169.254.0.{at}")).collect::<Vec<_>>().join(", ")
+    );
+    assert!(seen(1..=9).ends_with("169.254.0.8, …"));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The condition `VSphereReady`: whether a Node and its VM are in agreement, and if not, what to do.
 //!
-//! Reasons are stable words that alerts and documentation refer to; messages say the cause and the remedy.
-//! A message holds nothing that changes by itself, so a condition is written when something happened only.
+//! Reasons are stable words that alerts and documentation refer to; messages hold the cause and the remedy.
+//! A message holds nothing that changes by itself, so a condition is written only when something happened.
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::{
@@ -11,37 +11,28 @@ use k8s_openapi::{
 use vsphere::inventory::PowerState;
 
 use crate::{
-    addresses::{AddressError, Doubt, node_ip::NodeIpError},
-    discovery::{Finding, Machine},
-    node::Event,
-    zones::Zones,
+    observe::discovery::{Finding, Machine},
+    plan::{
+        addresses::{AddressError, Doubt, node_ip::NodeIpError},
+        node::Event,
+        zones::Zones,
+    },
 };
+const VSPHERE_READY: &str = "VSphereReady";
 
-/// The type of the condition.
-pub const VSPHERE_READY: &str = "VSphereReady";
-
-/// The number of VMs that a message names.
+/// VMs that a message names.
 const MOST_NAMED: usize = 5;
-
-/// What the condition says.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Condition {
-    /// Whether all is well.
-    pub status: Status,
-    /// Why.
-    pub reason: Reason,
-    /// Why, in a sentence, with the remedy.
-    pub message: String,
+pub(crate) struct Condition {
+    pub(crate) status: Status,
+    pub(crate) reason: Reason,
+    /// The cause and the remedy.
+    pub(crate) message: String,
 }
-
-/// Whether a condition holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Status {
-    /// It does.
+pub(crate) enum Status {
     True,
-    /// It does not.
     False,
-    /// Nobody can tell.
     Unknown,
 }
 
@@ -49,16 +40,14 @@ macro_rules! reasons {
     ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
         /// Why a Node is in agreement with its VM or not.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        pub enum Reason {
+        pub(crate) enum Reason {
             $($(#[$doc])* $name,)*
         }
 
         impl Reason {
-            /// All of them, for documentation.
-            pub const ALL: &'static [Self] = &[$(Self::$name),*];
-
-            /// The stable word.
-            pub fn as_str(self) -> &'static str {
+            #[cfg(test)]
+            pub(crate) const ALL: &'static [Self] = &[$(Self::$name),*];
+            pub(crate) fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$name => stringify!($name),)*
                 }
@@ -72,9 +61,9 @@ reasons! {
     Synced,
     /// Well, but zone or region is not known.
     TopologyIncomplete,
-    /// Well, but the labels of zone or region are not what the tags say.
+    /// Well, but the labels of zone or region differ from the tags.
     ZoneChanged,
-    /// Well, but the guest tells only a part of its addresses.
+    /// The guest reports only a part of its addresses; well, unless the Node waits to be initialised.
     AddressesPartial,
     /// The VM is off.
     PoweredOff,
@@ -90,7 +79,7 @@ reasons! {
     NoAddress,
     /// The guest has no address of a required family.
     NoAddressOfFamily,
-    /// What cloud-init started from cannot be read.
+    /// cloud-init's metadata cannot be read.
     MetadataInvalid,
     /// The kubelet was started with an address that the VM does not have.
     NodeIpInvalid,
@@ -98,17 +87,17 @@ reasons! {
     VmIncomplete,
     /// The provider id is ours and holds no UUID.
     ProviderIdInvalid,
-    /// The Node has no provider id, and nobody asked for one.
+    /// The Node has neither provider id nor the taint of uninitialised Nodes.
     NotAdopted,
     /// Several VMs have the Node's address or name.
     VmAmbiguous,
     /// Several VMs have the Node's id.
     VmCloned,
-    /// The Node runs in another VM than its provider id says.
+    /// The Node runs in another VM than that of its provider id.
     VmReplaced,
     /// No VM is the Node's.
     VmNotFound,
-    /// A vCenter that may have the VM does not answer.
+    /// A vCenter that may have the VM is not available.
     VCenterUnavailable,
 }
 
@@ -121,17 +110,22 @@ impl Condition {
         Self { status: Status::False, reason, message: message.into() }
     }
 
-    /// Whether the Node says so already.
-    pub(super) fn stands_on(&self, node: &Node) -> bool {
+    /// Whether the Node has the condition already.
+    pub(super) fn is_on(&self, node: &Node) -> bool {
+        self.rewords(node)
+            && existing(node).is_some_and(|has| has.message.as_deref() == Some(&self.message))
+    }
+
+    /// Whether the Node has a condition of the same status and reason, whatever its message.
+    pub(super) fn rewords(&self, node: &Node) -> bool {
         existing(node).is_some_and(|has| {
             has.status == self.status.as_str()
                 && has.reason.as_deref() == Some(self.reason.as_str())
-                && has.message.as_deref() == Some(&self.message)
         })
     }
 
-    /// The condition as Kubernetes has it. The time of the transition is that of the status.
-    pub(super) fn written(&self, node: &Node, now: Timestamp) -> NodeCondition {
+    /// The transition time is that of the status.
+    pub(super) fn to_write(&self, node: &Node, now: Timestamp) -> NodeCondition {
         let same = existing(node).filter(|has| has.status == self.status.as_str());
         let since = same.and_then(|has| has.last_transition_time.clone());
         NodeCondition {
@@ -144,7 +138,7 @@ impl Condition {
         }
     }
 
-    /// A problem that is new is told once.
+    /// For a reason that is new on the Node; another message is not worth an event.
     pub(super) fn event(&self, node: &Node) -> Option<Event> {
         let same = existing(node).and_then(|has| has.reason.as_deref());
         let new = same != Some(self.reason.as_str()) && self.reason != Reason::Synced;
@@ -154,8 +148,7 @@ impl Condition {
 }
 
 impl Status {
-    /// As Kubernetes writes it.
-    pub fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::True => "True",
             Self::False => "False",
@@ -178,7 +171,7 @@ pub(super) fn good(zones: &Zones, doubt: Option<Doubt>) -> Condition {
     }
 }
 
-/// Of a Node whose VM was not found; nothing as long as it is too early to say something.
+/// Of a Node whose VM was not found; none while an outage is younger than `patience`.
 pub(super) fn of_finding(
     finding: &Finding<'_>,
     patience: SignedDuration,
@@ -218,16 +211,17 @@ pub(super) fn of_finding(
             );
             Condition::bad(Reason::VmNotFound, message)
         }
-        Finding::Unknown(silent) => {
-            let since = silent.iter().map(|one| one.since).min();
+        Finding::Unknown(outages) => {
+            let since = outages.iter().map(|one| one.since).min();
             if since.is_some_and(|since| now.duration_since(since) < patience) {
                 return None;
             }
-            let who = silent.iter().map(|one| format!("{}: {}", one.vcenter, one.why));
-            let who = who.collect::<Vec<_>>().join("; ");
-            let who = if who.is_empty() { "no vCenter is configured".to_owned() } else { who };
+            let causes = outages.iter().map(|one| format!("{}: {}", one.vcenter, one.why));
+            let causes = causes.collect::<Vec<_>>().join("; ");
+            let none = "no vCenter is configured".to_owned();
+            let message = if causes.is_empty() { none } else { causes };
             let reason = Reason::VCenterUnavailable;
-            Condition { status: Status::Unknown, reason, message: who }
+            Condition { status: Status::Unknown, reason, message }
         }
     };
     Some(condition)
@@ -252,6 +246,14 @@ pub(super) fn of_addresses(error: &AddressError) -> Condition {
     Condition::bad(reason, error.to_string())
 }
 
+/// Of a new Node whose guest is not believed yet.
+pub(super) fn doubtful(doubt: Doubt) -> Condition {
+    let message = format!(
+        "{doubt}; until it reports more, or the same for a while, the Node is not initialised"
+    );
+    Condition::bad(Reason::AddressesPartial, message)
+}
+
 pub(super) fn of_node_ip(error: &NodeIpError) -> Condition {
     Condition::bad(Reason::NodeIpInvalid, error.to_string())
 }
@@ -263,23 +265,26 @@ pub(super) fn without_uuid(machine: &Machine<'_>) -> Condition {
 
 pub(super) fn malformed(text: &str) -> Condition {
     let message = format!(
-        "the provider id {text:?} holds no UUID and cannot be changed; delete the Node so that its kubelet \
-         registers it anew"
+        "the provider id {text:?} is not valid, because it holds no UUID, and cannot be changed; delete the \
+         Node so that its kubelet registers it anew"
     );
     Condition::bad(Reason::ProviderIdInvalid, message)
 }
 
 pub(super) fn not_adopted() -> Condition {
-    let message = "the Node has no provider id and no taint that asks for one; start its kubelet with \
-                   --cloud-provider=external and delete the Node, or adopt such Nodes with --adopt-nodes";
+    let message = "the Node has neither a provider id nor the taint of uninitialised Nodes; start its kubelet \
+                   with --cloud-provider=external and delete the Node, or adopt such Nodes with --adopt-nodes";
     Condition::bad(Reason::NotAdopted, message)
 }
 
+/// The VMs in an order that does not depend on the inventory's, so that the message stays the same.
 fn named(machines: &[Machine<'_>]) -> String {
-    let mut names: Vec<String> =
-        machines.iter().take(MOST_NAMED).map(ToString::to_string).collect();
-    if machines.len() > MOST_NAMED {
-        names.push(format!("and {} more", machines.len() - MOST_NAMED));
+    let mut names: Vec<String> = machines.iter().map(ToString::to_string).collect();
+    names.sort();
+    let more = names.len().saturating_sub(MOST_NAMED);
+    names.truncate(MOST_NAMED);
+    if more > 0 {
+        names.push(format!("and {more} more"));
     }
     names.join(", ")
 }

@@ -6,20 +6,22 @@ use serde_json::{Value, json};
 use vsphere::inventory::{ConnectionState, PowerState, Vm};
 
 use crate::{
-    discovery::Finding,
-    lifecycle::{Decision, Settings},
-    taints::{self, NO_EXECUTE, NO_SCHEDULE, OUT_OF_SERVICE, SHUTDOWN},
+    observe::discovery::Finding,
+    plan::{
+        lifecycle::{Decision, Settings},
+        taints::{self, NO_EXECUTE, NO_SCHEDULE, OUT_OF_SERVICE, SHUTDOWN},
+    },
 };
 
 /// The value by which a taint that takes a Node out of service is known to be ours.
 const OURS: &str = "vsphere-powered-off";
 
-/// A Node that is ready runs, whatever vCenter says.
+/// A ready Node runs, whatever vCenter reports.
 pub(super) fn of_ready(node: &Node) -> Decision {
     without(node, |taint| is_shutdown(taint) || is_ours(taint))
 }
 
-/// A Node that is not ready, and whose VM may say why.
+/// A Node that is not ready, perhaps because its VM is off.
 pub(super) fn of_unready(
     node: &Node,
     finding: &Finding<'_>,
@@ -29,7 +31,7 @@ pub(super) fn of_unready(
     let Finding::Found(machine, _) = finding else { return Decision::Keep };
     match machine.vm.power {
         PowerState::Off | PowerState::Suspended => shut_down(node, machine.vm, settings, now),
-        // Only the kubelet can say that the Node is back. Its volumes, though, must not move while it runs.
+        // Only the kubelet can report that the Node is back. Its volumes, though, must not move while it runs.
         PowerState::On => without(node, is_ours),
         PowerState::Standby | PowerState::Unknown | PowerState::Other(_) => Decision::Keep,
     }
@@ -40,7 +42,7 @@ fn shut_down(node: &Node, vm: &Vm, settings: &Settings, now: Timestamp) -> Decis
     if !taints.iter().any(is_shutdown) {
         taints.push(taints::new(SHUTDOWN, NO_SCHEDULE, None, now));
     }
-    // A host that does not answer may still run what vCenter believes to be off; so may one that resumes.
+    // A disconnected host may still run a VM that vCenter believes to be off, and a suspended VM may resume.
     let certain = vm.power == PowerState::Off && vm.connection == ConnectionState::Connected;
     if !certain {
         taints.retain(|taint| !is_ours(taint));
@@ -69,7 +71,7 @@ fn is_ours(taint: &Taint) -> bool {
     taints::is(taint, OUT_OF_SERVICE, NO_EXECUTE) && taint.value.as_deref() == Some(OURS)
 }
 
-/// Taints are one list, so a patch replaces those of others as well: it holds the version it was decided on.
+/// The patch replaces the whole list of taints, so it holds the resource version that it was planned on.
 fn patch(node: &Node, taints: &[Taint]) -> Value {
     json!({
         "metadata": { "resourceVersion": node.metadata.resource_version },

@@ -1,8 +1,8 @@
-//! What a Node's addresses become when a guest tells something new.
+//! Which addresses a Node has after its guest reported something new.
 //!
-//! Guests forget addresses for a moment: when tools restart, when a card is plugged, when containers make so
-//! many interfaces that the list overflows. A Node that loses its address loses its traffic, so what was good
-//! stays until a report without doubt replaces it.
+//! Guests report fewer addresses for a moment: when tools restart, when a card is plugged, when containers
+//! create so many interfaces that the list overflows. A Node that loses its address loses its traffic, so good
+//! addresses stay until a report without doubt replaces them.
 
 use std::{collections::HashSet, net::IpAddr};
 
@@ -10,24 +10,21 @@ use k8s_openapi::api::core::v1::NodeAddress;
 
 use cloud_config::IpFamily;
 
-use crate::addresses::Doubt;
+use crate::plan::addresses::Doubt;
 
-/// The addresses a Node should have.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Settled {
-    /// The list, in order.
-    pub addresses: Vec<NodeAddress>,
-    /// Why it is still the previous one although the guest tells something else.
-    pub kept: Option<Doubt>,
+pub(crate) struct Settled {
+    pub(crate) addresses: Vec<NodeAddress>,
+    /// Why they are still the previous ones although the guest reports others.
+    pub(crate) kept: Option<Doubt>,
 }
 
-/// Decides between the addresses that a Node has and those that the guest tells now.
+/// Decides between the addresses that a Node has and those that the guest reports now.
 ///
-/// A report without doubt always wins. A doubtful one wins if all previous addresses are in it. If it is
-/// `steady`, which means that the guest has told the same for a while, it also wins over other addresses as
-/// long as none gets lost: there must be one for every type and family that had one. That does not hold for
-/// lists that were cut, nor for a single address where there were several.
-pub fn settle(
+/// A report without doubt always wins. A doubtful one wins if all previous addresses are in it. One that is
+/// `steady` also wins over other addresses as long as there is one for every type and family that had one;
+/// but not a list that was cut, nor a single address where there were several.
+pub(crate) fn settle(
     previous: &[NodeAddress],
     fresh: Vec<NodeAddress>,
     partial: Option<Doubt>,

@@ -1,19 +1,26 @@
 //! When Nodes are tainted and deleted, and everything that is no reason to.
 
-use ccm::{
-    discovery::{Absence, Answer, Census, Finding, VCenter, Wanted},
-    identity::Identity,
-    lifecycle::{
-        Decision, Evidence, History, KEEP, Plan, Reference, Refusal, Removal, Settings, Subject,
-        plan,
+use std::time::{Duration, Instant};
+
+use crate::{
+    observe::{
+        discovery::{Absence, Finding},
+        identity::Identity,
+    },
+    plan::lifecycle::{
+        Decision, Evidence, History, KEEP, Moment, Reference, Refusal, Removal, Settings, Subject,
+        deletion_failed, plan,
     },
 };
 use k8s_openapi::api::core::v1::Node;
-use proptest::prelude::{any, proptest};
+use proptest::prelude::{ProptestConfig, any, proptest};
 use serde_json::{Value, json};
 use vsphere::inventory::{ConnectionState, PowerState, Uuid, Vm};
 
-use crate::build::{EAST, OTHER, UUID, at, east, merge, node, off, patched, silent, vm, west};
+use crate::test_support::{
+    EAST, OTHER, UUID, VCenter, answered, at, east, find, merge, node, off, patched, unavailable,
+    vm, west,
+};
 
 const GONE: Evidence =
     Evidence { reference: Reference::Gone, removal: Removal::Destroyed, folder_seen: true };
@@ -48,9 +55,18 @@ fn absent(second: i64) -> Finding<'static> {
     })
 }
 
+/// Moments by their second; both clocks run alike.
+fn clock() -> impl Fn(i64) -> Moment {
+    let start = Instant::now();
+    move |second| {
+        let elapsed = Duration::from_secs(second.try_into().unwrap());
+        Moment { wall: at(second), monotonic: start + elapsed }
+    }
+}
+
 fn decide(node: &Node, finding: &Finding<'_>, settings: &Settings) -> Decision {
     let subjects = [Subject { node, finding, evidence: GONE }];
-    plan(&subjects, &History::default(), settings, at(0)).decisions.remove(0)
+    plan(&subjects, &History::default(), settings, clock()(0)).decisions.remove(0)
 }
 
 /// The decision at the end of many checks, ten seconds apart, all with the same answer.
@@ -60,12 +76,12 @@ fn in_the_end<'a>(
     evidence: Evidence,
     settings: &Settings,
 ) -> Decision {
-    let mut history = History::default();
+    let (clock, mut history) = (clock(), History::default());
     let mut last = Decision::Keep;
     for second in (0..200).step_by(10) {
         let finding = finding(second);
         let subjects = [Subject { node, finding: &finding, evidence }];
-        let planned = plan(&subjects, &history, settings, at(second));
+        let planned = plan(&subjects, &history, settings, clock(second));
         history = planned.history;
         last = planned.decisions.into_iter().next().unwrap();
     }
@@ -160,13 +176,13 @@ fn a_ready_node_stays_whatever_vcenter_says() {
 
 /// The decisions about one Node over checks: second, when vCenter answered (or nothing), ready.
 fn over(checks: &[(i64, Option<i64>, bool)]) -> Vec<bool> {
-    let mut history = History::default();
+    let (clock, mut history) = (clock(), History::default());
     let mut deleted = Vec::new();
     for (second, answered, ready) in checks {
         let node = ours(if *ready { "True" } else { "Unknown" }, json!({}));
         let finding = answered.map_or(Finding::Unknown(Vec::new()), absent);
         let subjects = [Subject { node: &node, finding: &finding, evidence: GONE }];
-        let planned = plan(&subjects, &history, &Settings::default(), at(*second));
+        let planned = plan(&subjects, &history, &Settings::default(), clock(*second));
         history = planned.history;
         deleted.push(matches!(planned.decisions[0], Decision::Delete(_)));
     }
@@ -184,7 +200,14 @@ fn the_grace_and_the_number_of_checks_both_count() {
     let same =
         [(0, Some(0), false), (30, Some(0), false), (50, Some(0), false), (60, Some(0), false)];
     assert_eq!(over(&same), [false; 4]);
-    // An answer that is too old is none.
+    // Nor is an answer of the second in which the last one was counted.
+    let at_once = [(0, Some(0), false), (60, Some(60), false), (90, Some(60), false)];
+    assert_eq!(over(&at_once), [false; 3]);
+    // An answer may be a minute old, and not older.
+    let minute = [(0, Some(0), false), (60, Some(60), false), (180, Some(120), false)];
+    assert_eq!(over(&minute), [false, false, true]);
+    let older = [(0, Some(0), false), (60, Some(60), false), (181, Some(120), false)];
+    assert_eq!(over(&older), [false; 3]);
     let old = [(0, Some(0), false), (60, Some(60), false), (200, Some(100), false)];
     assert_eq!(over(&old), [false; 3]);
 }
@@ -211,84 +234,165 @@ fn an_outage_or_a_moment_of_readiness_begins_the_row_anew() {
     assert_eq!(over(&ready), [false; 6]);
 }
 
+/// Whether a Node goes at the last of these moments: seconds of the wall clock and of the monotonic one.
+fn goes_at_last(moments: &[(i64, u64)]) -> bool {
+    let (start, mut history) = (Instant::now(), History::default());
+    let node = ours("Unknown", json!({}));
+    let mut last = Decision::Keep;
+    for (wall, monotonic) in moments {
+        let finding = absent(*wall);
+        let subjects = [Subject { node: &node, finding: &finding, evidence: GONE }];
+        let now = Moment { wall: at(*wall), monotonic: start + Duration::from_secs(*monotonic) };
+        let planned = plan(&subjects, &history, &Settings::default(), now);
+        history = planned.history;
+        last = planned.decisions.into_iter().next().unwrap();
+    }
+    matches!(last, Decision::Delete(_))
+}
+
+#[test]
+fn a_wall_clock_that_is_set_neither_shortens_the_grace_nor_prevents_a_deletion() {
+    // Forward by an hour: three checks, but twenty seconds only.
+    assert!(!goes_at_last(&[(0, 0), (3610, 10), (3620, 20)]));
+    assert!(goes_at_last(&[(0, 0), (3610, 10), (3620, 20), (3660, 60)]));
+    // Back by an hour: the row of checks begins anew.
+    assert!(!goes_at_last(&[(3600, 0), (3660, 60), (70, 70), (80, 80)]));
+    assert!(goes_at_last(&[(3600, 0), (3660, 60), (70, 70), (80, 80), (90, 90)]));
+    // Answers from before it was set back are not fresh.
+    let (node, finding) = (ours("Unknown", json!({})), absent(1));
+    assert_eq!(decide(&node, &finding, &Settings::default()), Decision::Refuse(Refusal::NotAsked));
+}
+
+#[test]
+fn a_machine_without_vm_and_provider_id_is_left_alone_unless_its_kubelet_waits_for_one() {
+    let bare = node(json!({}));
+    assert_eq!(in_the_end(&bare, absent, GONE, &Settings::default()), Decision::Keep);
+    let taint =
+        json!({"key": "node.cloudprovider.kubernetes.io/uninitialized", "effect": "NoSchedule"});
+    let waiting = node(json!({"spec": {"taints": [taint]}}));
+    let finding = |second| {
+        let Finding::Absent(absence) = absent(second) else { unreachable!() };
+        Finding::Absent(Absence { uuid: None, ..absence })
+    };
+    let decision = in_the_end(&waiting, finding, GONE, &Settings::default());
+    assert_eq!(decision, Decision::Refuse(Refusal::NoProviderId));
+}
+
+#[test]
+fn a_deletion_that_fails_is_a_warning() {
+    let event = deletion_failed("node-1", &"conflict");
+    assert_eq!((event.warning, event.reason), (true, "DeletingNodeFailed"));
+    assert_eq!(event.message, "Deleting node node-1 failed: conflict");
+}
+
+#[test]
+fn what_vcenter_recorded_is_what_counts() {
+    assert_eq!(Removal::from(vsphere::history::Removal::Destroyed), Removal::Destroyed);
+    assert_eq!(Removal::from(vsphere::history::Removal::Unregistered), Removal::Unregistered);
+}
+
 #[test]
 fn a_node_made_anew_under_an_old_name_has_no_past() {
     let old = ours("Unknown", json!({}));
     let new = ours("Unknown", json!({"metadata": {"uid": "uid-2"}}));
-    let mut history = History::default();
+    let (clock, mut history) = (clock(), History::default());
     for (second, node) in [(0, &old), (60, &old), (120, &new)] {
         let finding = absent(second);
         let subjects = [Subject { node, finding: &finding, evidence: GONE }];
-        let planned = plan(&subjects, &history, &Settings::default(), at(second));
+        let planned = plan(&subjects, &history, &Settings::default(), clock(second));
         history = planned.history;
         assert_eq!(planned.decisions, [Decision::Refuse(Refusal::TooEarly)]);
     }
 }
 
-/// Many Nodes of which the first ones are gone, after enough checks.
-fn crowd(size: usize, gone: usize) -> Vec<Decision> {
+/// A cluster whose first Nodes lose their VMs at once: when each of them is decided to go, by second.
+///
+/// Of the deletions of `stuck` Nodes the API refuses all.
+fn deletions(size: usize, gone: usize, stuck: usize, settings: &Settings) -> Vec<(usize, i64)> {
     let nodes: Vec<Node> = (0..size)
-        .map(|at| ours("Unknown", json!({"metadata": {"uid": format!("uid-{at}")}})))
+        .map(|at| ours("Unknown", json!({"metadata": {"uid": format!("uid-{at:03}")}})))
         .collect();
     let running = vm("vm-9", OTHER, "x", &[]);
-    let census = Census::new(&[east(&[&running])]);
+    let vcenters = &[east(&[&running])];
     let there = node(json!({"spec": {"providerID": format!("vsphere://{OTHER}")}}));
-    let found = census.find(&Wanted::of(&there));
-    let mut planned = Plan { decisions: Vec::new(), history: History::default() };
-    for second in [0, 60, 120] {
+    let found = find(vcenters, &there);
+    let (clock, mut history) = (clock(), History::default());
+    let mut left: Vec<usize> = (0..size).collect();
+    let mut decided = Vec::new();
+    for second in (0..12_000).step_by(60) {
         let absent = absent(second);
-        let subjects: Vec<Subject<'_>> = nodes
-            .iter()
-            .enumerate()
-            .map(|(at, node)| Subject {
-                node,
-                finding: if at < gone { &absent } else { &found },
-                evidence: Evidence { folder_seen: false, ..GONE },
-            })
-            .collect();
-        planned = plan(&subjects, &planned.history, &Settings::default(), at(second));
-    }
-    planned.decisions
-}
-
-#[test]
-fn when_too_many_would_go_none_goes() {
-    let deletions = |size, gone| {
-        crowd(size, gone).iter().filter(|one| matches!(one, Decision::Delete(_))).count()
-    };
-    assert_eq!(deletions(3, 1), 1);
-    assert_eq!(deletions(3, 2), 0);
-    assert_eq!(deletions(50, 5), 5);
-    assert_eq!(deletions(50, 6), 0);
-    let refused = crowd(50, 6).remove(0);
-    assert_eq!(refused, Decision::Refuse(Refusal::TooMany { would: 6, most: 5 }));
-}
-
-#[test]
-fn deletions_of_the_last_minutes_count_as_well() {
-    let nodes: Vec<Node> = (0..3)
-        .map(|at| ours("Unknown", json!({"metadata": {"uid": format!("uid-{at}")}})))
-        .collect();
-    let mut history = History::default();
-    let mut deleted = Vec::new();
-    // One after the other vanishes, a minute and a half apart, and each is deleted when that may be.
-    for second in (0..1200).step_by(30) {
-        let finding = absent(second);
-        let left: Vec<&Node> = nodes
-            .iter()
-            .filter(|node| !deleted.iter().any(|(uid, _)| *uid == node.metadata.uid))
-            .collect();
-        let subject = left.first().map(|node| Subject { node, finding: &finding, evidence: GONE });
-        let subjects: Vec<Subject<'_>> = subject.into_iter().collect();
-        let planned = plan(&subjects, &history, &Settings::default(), at(second));
+        let subject = |at: &usize| Subject {
+            node: &nodes[*at],
+            finding: if *at < gone { &absent } else { &found },
+            evidence: Evidence { folder_seen: gone == size, ..GONE },
+        };
+        let subjects: Vec<Subject<'_>> = left.iter().map(subject).collect();
+        let planned = plan(&subjects, &history, settings, clock(second));
         history = planned.history;
-        if let [Decision::Delete(_)] = planned.decisions.as_slice() {
-            deleted.push((left[0].metadata.uid.clone(), second));
+        let goes = |(at, decision): (&usize, &Decision)| {
+            matches!(decision, Decision::Delete(_)).then_some(*at)
+        };
+        let go: Vec<usize> = left.iter().zip(&planned.decisions).filter_map(goes).collect();
+        decided.extend(go.iter().map(|at| (*at, second)));
+        left.retain(|at| !go.contains(at) || *at < stuck);
+        if stuck == 0 && decided.len() == gone {
+            break;
         }
     }
-    let times: Vec<i64> = deleted.iter().map(|(_, second)| *second).collect();
-    assert_eq!(times.len(), 2, "{times:?}");
-    assert!(times[1] - times[0] >= 600, "{times:?}");
+    decided
+}
+
+#[test]
+fn the_nodes_of_two_vms_of_five_that_are_destroyed_together_both_go() {
+    let gone = deletions(5, 2, 0, &Settings::default());
+    assert_eq!(gone, [(0, 120), (1, 120)]);
+}
+
+#[test]
+fn nodes_above_the_limit_go_in_the_next_window() {
+    let seconds = |size, gone| -> Vec<i64> {
+        let decided = deletions(size, gone, 0, &Settings::default());
+        decided.into_iter().map(|(_, second)| second).collect()
+    };
+    assert_eq!(seconds(3, 3), [120, 120, 120]);
+    assert_eq!(seconds(5, 4), [120, 120, 120, 720]);
+    assert_eq!(seconds(50, 6), [120, 120, 120, 120, 120, 720]);
+}
+
+#[test]
+fn a_node_above_the_limit_says_so_in_words_that_stay_the_same() {
+    let decision = Decision::Refuse(Refusal::TooMany);
+    let event = decision.event("node-1").unwrap();
+    assert_eq!((event.warning, event.reason), (true, "TooManyDeletions"));
+    assert!(event.message.contains("--node-deletion-limit"), "{}", event.message);
+}
+
+#[test]
+fn nodes_that_the_api_does_not_delete_hold_up_no_others() {
+    let decided = deletions(10, 8, 4, &Settings::default());
+    for at in 4..8 {
+        assert!(decided.iter().any(|(node, _)| *node == at), "{at}: {decided:?}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+    #[test]
+    fn every_proven_node_goes_in_the_end_and_never_more_than_the_limit_in_a_window(
+        size in 1..50_usize,
+        gone in 0..50_usize,
+        most_percent in 0..30_usize,
+    ) {
+        let gone = gone.min(size);
+        let settings = Settings { most_percent, ..Settings::default() };
+        let decided = deletions(size, gone, 0, &settings);
+        assert_eq!(decided.len(), gone);
+        let limit = (size * most_percent / 100).max(3);
+        for (_, from) in &decided {
+            let within = decided.iter().filter(|(_, second)| (*from..from + 600).contains(second));
+            assert!(within.count() <= limit);
+        }
+    }
 }
 
 #[test]
@@ -296,12 +400,12 @@ fn d1_a_vm_that_is_off_taints_its_node_without_asking_the_guest() {
     let own = off(vm("vm-1", UUID, "node-1", &[]));
     let suspended = Vm { power: PowerState::Suspended, ..own.clone() };
     for machine in [&own, &suspended] {
-        let census = Census::new(&[east(&[machine])]);
+        let vcenters = &[east(&[machine])];
         let node = ours(
             "Unknown",
             json!({"spec": {"taints": [{"key": "dedicated", "effect": "NoExecute"}]}}),
         );
-        let finding = census.find(&Wanted::of(&node));
+        let finding = find(vcenters, &node);
         let decision = decide(&node, &finding, &Settings::default());
         assert_eq!(taints(&decision), ["dedicated:NoExecute", SHUTDOWN]);
         let Decision::TaintShutdown(patch) = decision else { panic!() };
@@ -317,12 +421,12 @@ fn the_shutdown_taint_goes_when_the_node_is_ready() {
         {"key": "dedicated", "effect": "NoExecute"},
     ]}});
     let own = vm("vm-1", UUID, "node-1", &[]);
-    let census = Census::new(&[east(&[&own])]);
+    let vcenters = &[east(&[&own])];
     let ready = ours("True", fields.clone());
-    let decision = decide(&ready, &census.find(&Wanted::of(&ready)), &Settings::default());
+    let decision = decide(&ready, &find(vcenters, &ready), &Settings::default());
     assert_eq!(taints(&decision), ["dedicated:NoExecute"]);
     let unready = ours("Unknown", fields);
-    let decision = decide(&unready, &census.find(&Wanted::of(&unready)), &Settings::default());
+    let decision = decide(&unready, &find(vcenters, &unready), &Settings::default());
     assert_eq!(decision, Decision::Keep);
 }
 
@@ -332,8 +436,8 @@ fn out_of_service_only_on_request_and_when_it_is_certain() {
     let own = off(vm("vm-1", UUID, "node-1", &[]));
     let check = |machine: &Vm, settings: &Settings, expected: &[&str]| {
         let node = ours("Unknown", json!({}));
-        let census = Census::new(&[east(&[machine])]);
-        let decision = decide(&node, &census.find(&Wanted::of(&node)), settings);
+        let vcenters = &[east(&[machine])];
+        let decision = decide(&node, &find(vcenters, &node), settings);
         assert_eq!(taints(&decision), expected);
     };
     check(&own, &settings, &[SHUTDOWN, OUT_OF_SERVICE]);
@@ -354,8 +458,8 @@ fn out_of_service_ends_with_power_and_only_if_it_is_ours() {
         let key = "node.kubernetes.io/out-of-service";
         let taint = json!({"key": key, "value": value, "effect": "NoExecute"});
         let node = ours("Unknown", json!({"spec": {"taints": [taint]}}));
-        let census = Census::new(&[east(&[&own])]);
-        let decision = decide(&node, &census.find(&Wanted::of(&node)), &Settings::default());
+        let vcenters = &[east(&[&own])];
+        let decision = decide(&node, &find(vcenters, &node), &Settings::default());
         assert_eq!(matches!(decision, Decision::Untaint(_)), goes, "{decision:?}");
     };
     check("vsphere-powered-off", true);
@@ -363,9 +467,9 @@ fn out_of_service_ends_with_power_and_only_if_it_is_ours() {
 }
 
 /// What happened to the Node after long enough, in a word.
-fn after<'a>(vcenters: impl Fn(i64) -> Vec<VCenter<'a>>, evidence: Evidence) -> &'static str {
+fn after(vcenters: impl Fn(i64) -> Vec<VCenter>, evidence: Evidence) -> &'static str {
     let node = ours("Unknown", json!({}));
-    let finding = |second| Census::new(&vcenters(second)).find(&Wanted::of(&node));
+    let finding = |second| find(&vcenters(second), &node);
     match in_the_end(&node, finding, evidence, &Settings::default()) {
         Decision::Keep => "kept",
         Decision::TaintShutdown(_) => "tainted",
@@ -386,8 +490,7 @@ fn what_happens_to_a_node_that_is_not_ready_when_something_happens_to_its_vm() {
     let exists = Evidence { reference: Reference::Exists, ..GONE };
     let unregistered = Evidence { removal: Removal::Unregistered, ..GONE };
     let check = |event: &str, here: &[&Vm], there: &[&Vm], evidence: Evidence, expected: &str| {
-        let answered =
-            |vcenter, second| VCenter { answer: Answer::Complete(at(second)), ..vcenter };
+        let answered = |vcenter, second| answered(second, vcenter);
         let vcenters = |second| vec![answered(east(here), second), answered(west(there), second)];
         assert_eq!(after(vcenters, evidence), expected, "{event}");
     };
@@ -402,22 +505,23 @@ fn what_happens_to_a_node_that_is_not_ready_when_something_happens_to_its_vm() {
     check("in another datacenter", &[&moved], &[], unasked, "kept");
     check("in another vCenter", &[], &[&moved], unasked, "kept");
     check("made anew with the same name", &[&renewed], &[], GONE, "deleted");
-    check("d2: reading it fails", &[], &[], unasked, "NotAsked");
+    let unread = Evidence { reference: Reference::NotAsked, ..GONE };
+    check("d2: all the proof is there but a read that failed", &[], &[], unread, "NotAsked");
 }
 
 #[test]
 fn nothing_happens_to_a_node_while_a_vcenter_is_down() {
-    let answered = |second| VCenter { answer: Answer::Complete(at(second)), ..east(&[]) };
-    assert_eq!(after(|_| vec![silent(east(&[])), silent(west(&[]))], GONE), "kept");
-    assert_eq!(after(|second| vec![answered(second), silent(west(&[]))], GONE), "kept");
+    let current = |second| answered(second, east(&[]));
+    assert_eq!(after(|_| vec![unavailable(east(&[])), unavailable(west(&[]))], GONE), "kept");
+    assert_eq!(after(|second| vec![current(second), unavailable(west(&[]))], GONE), "kept");
     let dark = off(vm("vm-1", UUID, "node-1", &[]));
-    assert_eq!(after(|_| vec![silent(east(&[&dark]))], GONE), "kept");
+    assert_eq!(after(|_| vec![unavailable(east(&[&dark]))], GONE), "kept");
 }
 
 #[test]
 fn d3_nodes_of_other_clouds_are_never_tainted_or_deleted() {
     let node = ours("Unknown", json!({"spec": {"providerID": "k3s://node-1"}}));
-    let finding = |_| Census::new(&[east(&[])]).find(&Wanted::of(&node));
+    let finding = |_| find(&[east(&[])], &node);
     assert_eq!(in_the_end(&node, finding, GONE, &Settings::default()), Decision::Keep);
     assert_eq!(in_the_end(&node, absent, GONE, &Settings::default()), Decision::Keep);
 }
@@ -428,7 +532,7 @@ proptest! {
         checks in proptest::collection::vec((1..40_i64, 0..4_u8, any::<bool>()), 1..25),
     ) {
         let own: Uuid = UUID.parse().unwrap();
-        let mut history = History::default();
+        let (clock, mut history) = (clock(), History::default());
         let (mut second, mut row, mut unready_since) = (0, 0_u32, None);
         for (pause, state, ready) in checks {
             second += pause;
@@ -436,7 +540,7 @@ proptest! {
             let finding = if state == 0 { Finding::Unknown(Vec::new()) } else { absent(second) };
             let evidence = if state == 1 { Evidence::default() } else { GONE };
             let subjects = [Subject { node: &node, finding: &finding, evidence }];
-            let planned = plan(&subjects, &history, &Settings::default(), at(second));
+            let planned = plan(&subjects, &history, &Settings::default(), clock(second));
             history = planned.history;
             row = if !ready && state > 1 { row + 1 } else { 0 };
             unready_since = if ready { None } else { unready_since.or(Some(second)) };

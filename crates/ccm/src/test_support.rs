@@ -1,14 +1,17 @@
 //! Nodes and VMs for tests, made of the few facts that matter.
 
-use ccm::discovery::{Answer, Silence, VCenter};
+use std::sync::Arc;
+
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, NodeAddress};
 use serde_json::{Value, json};
+use vcenter::{Health, Outage};
 use vsphere::{
     inventory::{ConnectionState, Nic, PowerState, Vm},
     reference::Ref,
-    types::GuestNicInfo,
 };
+
+use crate::observe::discovery::{Directory, Finding, Lookup};
 
 /// A BIOS UUID, and the same in the other byte order.
 pub(crate) const UUID: &str = "56492e42-22ad-3911-6d72-59cc8f26bc90";
@@ -73,11 +76,7 @@ pub(crate) fn vm(reference: &str, uuid: &str, host_name: &str, ips: &[&str]) -> 
         connection: ConnectionState::Connected,
         host_name: Some(host_name.to_owned()).filter(|name| !name.is_empty()),
         tools: Some("guestToolsRunning".to_owned()),
-        nics: vec![GuestNicInfo {
-            ip_address: ips.iter().map(|ip| (*ip).to_owned()).collect(),
-            device_config_id: 4000,
-            ..GuestNicInfo::default()
-        }],
+        ip_address: ips.first().map(|ip| (*ip).to_owned()),
         guest_id: Some("ubuntu64Guest".to_owned()),
         cpus: Some(4),
         memory_mib: Some(16384),
@@ -89,7 +88,7 @@ pub(crate) fn vm(reference: &str, uuid: &str, host_name: &str, ips: &[&str]) -> 
 pub(crate) fn off(mut vm: Vm) -> Vm {
     vm.power = PowerState::Off;
     vm.host_name = None;
-    vm.nics = Vec::new();
+    vm.ip_address = None;
     vm.tools = Some("guestToolsNotRunning".to_owned());
     vm
 }
@@ -99,21 +98,59 @@ pub(crate) fn nics(ips: &[&str]) -> Vec<Nic> {
     vec![Nic { device: Some(4000), addresses, reported: true, ..Nic::default() }]
 }
 
-pub(crate) fn east<'a>(vms: &[&'a Vm]) -> VCenter<'a> {
-    let answer = Answer::Complete(at(0));
-    VCenter { name: "east", instance: Some(EAST), answer, vms: vms.to_vec() }
+/// A vCenter and the VMs that it shows.
+#[derive(Clone)]
+pub(crate) struct VCenter {
+    name: &'static str,
+    instance: &'static str,
+    health: Health,
+    vms: Vec<Arc<Vm>>,
 }
 
-pub(crate) fn west<'a>(vms: &[&'a Vm]) -> VCenter<'a> {
-    VCenter { name: "west", instance: Some(WEST), ..east(vms) }
+pub(crate) fn east(vms: &[&Vm]) -> VCenter {
+    let vms = vms.iter().map(|vm| Arc::new((*vm).clone())).collect();
+    VCenter { name: "east", instance: EAST, health: Health::Current { answered: at(0) }, vms }
 }
 
-pub(crate) fn silence(vcenter: &str) -> Silence {
-    Silence { vcenter: vcenter.to_owned(), since: at(0), why: "does not answer".to_owned() }
+pub(crate) fn west(vms: &[&Vm]) -> VCenter {
+    VCenter { name: "west", instance: WEST, ..east(vms) }
 }
 
-pub(crate) fn silent<'a>(vcenter: VCenter<'a>) -> VCenter<'a> {
-    VCenter { answer: Answer::Silent(silence(vcenter.name)), ..vcenter }
+/// The same vCenter under another name.
+pub(crate) fn renamed(name: &'static str, vcenter: VCenter) -> VCenter {
+    VCenter { name, ..vcenter }
+}
+
+pub(crate) fn outage(vcenter: &str) -> Outage {
+    Outage { vcenter: vcenter.to_owned(), since: at(0), why: "does not answer".to_owned() }
+}
+
+pub(crate) fn unavailable(vcenter: VCenter) -> VCenter {
+    VCenter { health: Health::Unavailable(outage(vcenter.name)), ..vcenter }
+}
+
+pub(crate) fn partial(vcenter: VCenter) -> VCenter {
+    let health = Health::Partial { answered: at(0), outage: outage(vcenter.name) };
+    VCenter { health, ..vcenter }
+}
+
+pub(crate) fn directory(vcenters: &[VCenter]) -> Directory {
+    let mut directory = Directory::new(vcenters.iter().map(|vcenter| vcenter.name));
+    for (position, VCenter { instance, health, vms, .. }) in vcenters.iter().enumerate() {
+        directory.replace(position, health.clone(), Some(instance), vms.iter());
+    }
+    directory
+}
+
+/// What is found for a Node in these vCenters.
+pub(crate) fn find(vcenters: &[VCenter], node: &Node) -> Finding<'static> {
+    // A few VMs per test are never freed, which saves every test from keeping the directory.
+    Box::leak(Box::new(directory(vcenters))).find(&Lookup::of(node))
+}
+
+/// The same vCenter, which answered most recently at this second.
+pub(crate) fn answered(second: i64, vcenter: VCenter) -> VCenter {
+    VCenter { health: Health::Current { answered: at(second) }, ..vcenter }
 }
 
 /// Addresses as `Type=address`, with blanks between them.

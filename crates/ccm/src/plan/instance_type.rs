@@ -1,7 +1,7 @@
 //! The instance type of a VM: `vsphere-vm.cpu-4.mem-16gb.os-ubuntu`.
 //!
-//! vSphere has no instance types, so this one says how large the machine is and what runs in it. Memory is
-//! rounded down to whole GiB, as it always was: labels of running Nodes must not change.
+//! vSphere has no instance types, so this one is made of size and operating system. Memory is rounded down to
+//! whole GiB, as in the Go manager: labels of running Nodes must not change.
 
 mod guests;
 
@@ -9,8 +9,8 @@ use vsphere::inventory::Vm;
 
 use self::guests::{CURRENT, KNOWN};
 
-/// The instance type of a VM; nothing while it is being created and has no size yet.
-pub fn of(vm: &Vm) -> Option<String> {
+/// `None` while the VM is being created and has no size yet.
+pub(crate) fn of(vm: &Vm) -> Option<String> {
     let (cpus, gib) = (vm.cpus?, vm.memory_mib? / 1024);
     let os = vm.guest_id.as_deref().map_or("unknown", os);
     Some(format!("vsphere-vm.cpu-{cpus}.mem-{gib}gb.os-{os}"))
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn no_operating_system_is_told_twice_and_all_can_be_labels() {
+    fn no_operating_system_is_listed_twice_and_all_can_be_labels() {
         let mut seen = HashSet::new();
         for (os, ids) in KNOWN.iter().chain(CURRENT) {
             assert!(os.bytes().all(|byte| byte.is_ascii_alphanumeric()), "{os}");
