@@ -1,7 +1,7 @@
 //! The id by which Kubernetes knows a machine: `vsphere://4230b1a0-5eed-4000-8000-000000000001`.
 //!
-//! It is the id of the VM's BIOS in vCenter's byte order. In a cluster of several clouds other Nodes have ids
-//! of other schemes; they are not ours, and nothing here turns them into something that could be looked up.
+//! It is the BIOS UUID of the VM in vCenter's byte order. In a cluster of several clouds other Nodes have ids of
+//! other schemes; nothing here turns them into something that could be looked up.
 
 use std::fmt;
 
@@ -11,24 +11,22 @@ const SCHEME: &str = "vsphere://";
 
 /// A well-formed provider id of ours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct ProviderId(pub Uuid);
+pub(crate) struct ProviderId(pub(crate) Uuid);
 
 /// What `spec.providerID` of a Node says.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Reading {
-    /// Nothing yet.
+pub(crate) enum Reading {
     Absent,
-    /// A VM.
     Ours(ProviderId),
-    /// A machine of somebody else.
+    /// Of another cloud.
     Foreign(String),
-    /// Our scheme with no UUID behind it, which somebody else wrote and nobody can change.
+    /// Our scheme without a valid UUID. The field is immutable, so it stays that way.
     Malformed(String),
 }
 
 impl Reading {
-    /// Reads the field. A UUID without scheme, as old versions wrote it, is ours.
-    pub fn of(field: Option<&str>) -> Self {
+    /// A UUID without scheme, as old versions wrote it, is ours.
+    pub(crate) fn of(field: Option<&str>) -> Self {
         let text = field.unwrap_or_default().trim();
         if text.is_empty() {
             return Self::Absent;
@@ -40,8 +38,7 @@ impl Reading {
         }
     }
 
-    /// The UUID of one of ours.
-    pub fn uuid(&self) -> Option<Uuid> {
+    pub(crate) fn uuid(&self) -> Option<Uuid> {
         match self {
             Self::Ours(id) => Some(id.0),
             _ => None,
@@ -85,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_without_uuid_is_told_from_one_of_somebody_else() {
+    fn an_id_of_ours_without_uuid_is_malformed_not_foreign() {
         for text in ["vsphere://", "vsphere://node-1"] {
             assert_eq!(Reading::of(Some(text)), Reading::Malformed(text.to_owned()));
         }

@@ -1,14 +1,14 @@
-//! Which VM a Node was, written on the Node, so that it is known after a restart and after the VM is gone.
+//! The VM of a Node, recorded in its annotations, so that it is known after a restart and after the VM is gone.
 //!
-//! A provider id is the id of a BIOS, which clones share and which cannot be asked for once it is gone. The
-//! reference of the VM can: vCenter says for certain that there is no such object any more.
+//! A provider id is a BIOS UUID, which clones share and which cannot be looked up once the VM is gone. A
+//! reference can: vCenter reports for certain that the object does not exist any more.
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::Node;
 use vsphere::inventory::Vm;
 
-use crate::discovery::Machine;
+use super::discovery::Machine;
 
 const VCENTER: &str = "ccm.vsphere.vmware.com/vcenter";
 const VM: &str = "ccm.vsphere.vmware.com/vm";
@@ -17,20 +17,19 @@ const FOLDER: &str = "ccm.vsphere.vmware.com/folder";
 
 /// A VM among all VMs of all vCenters.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Identity {
-    /// The id of the vCenter's instance, which stays when its address changes.
-    pub vcenter: String,
+pub(crate) struct Identity {
+    /// The vCenter's instance UUID, which stays when its address changes.
+    pub(crate) vcenter: String,
     /// The value of the VM's reference: `vm-42`.
-    pub vm: String,
-    /// The id that vCenter keeps unique.
-    pub instance_uuid: Option<String>,
-    /// The value of the reference of the folder it is in: `group-v7`. Who sees it would see the VM.
-    pub folder: Option<String>,
+    pub(crate) vm: String,
+    /// `config.instanceUuid`, which vCenter keeps unique.
+    pub(crate) instance_uuid: Option<String>,
+    /// The value of the folder's reference: `group-v7`. A user that sees the folder would see the VM.
+    pub(crate) folder: Option<String>,
 }
 
 impl Identity {
-    /// What is written on the Node.
-    pub fn recorded(node: &Node) -> Option<Self> {
+    pub(crate) fn recorded(node: &Node) -> Option<Self> {
         let annotations = node.metadata.annotations.as_ref()?;
         let get = |key: &str| annotations.get(key).filter(|value| !value.is_empty()).cloned();
         Some(Self {
@@ -41,8 +40,8 @@ impl Identity {
         })
     }
 
-    /// The identity of a machine; nothing while its vCenter's is not known.
-    pub fn of(machine: &Machine<'_>) -> Option<Self> {
+    /// None while the vCenter's instance UUID is not known.
+    pub(crate) fn of(machine: &Machine<'_>) -> Option<Self> {
         let Vm { reference, instance_uuid, parent, .. } = machine.vm;
         Some(Self {
             vcenter: machine.instance?.to_owned(),
@@ -52,14 +51,15 @@ impl Identity {
         })
     }
 
-    /// Whether this is the machine.
-    pub fn is(&self, machine: &Machine<'_>) -> bool {
+    /// Whether this is the machine. References repeat after a vCenter was restored; instance UUIDs do not.
+    pub(crate) fn is(&self, machine: &Machine<'_>) -> bool {
+        let unique = machine.vm.instance_uuid.map(|uuid| uuid.to_string());
         machine.instance.is_some_and(|instance| instance.eq_ignore_ascii_case(&self.vcenter))
             && machine.vm.reference.value() == self.vm
+            && (self.instance_uuid.is_none() || unique.is_none() || self.instance_uuid == unique)
     }
 
-    /// The annotations that say it.
-    pub fn annotations(&self) -> BTreeMap<&'static str, String> {
+    pub(crate) fn annotations(&self) -> BTreeMap<&'static str, String> {
         let mut annotations =
             BTreeMap::from([(VCENTER, self.vcenter.clone()), (VM, self.vm.clone())]);
         annotations.extend(self.instance_uuid.clone().map(|uuid| (INSTANCE, uuid)));
