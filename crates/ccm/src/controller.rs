@@ -1,331 +1,314 @@
-//! Keeps the Nodes of a cluster: observes, plans, applies and reports, again and again.
+//! Keeps the Nodes of a cluster true to their VMs: observe → plan → apply → report.
 //!
-//! A round looks at the Nodes that changed, and at all when a vCenter changed or the clock says so; a little
-//! later, so that changes which come together are one round. Lifecycle is looked at by the clock, and when
-//! something changed while a Node is not ready. Plans are pure and cheap, requests are made only for
-//! differences. A Node that somebody else changed meanwhile is planned anew. While a round writes, the watch of
-//! Nodes is read on: who lets it wait is cut off.
-
-mod apply;
-mod evidence;
-mod lean;
-mod nodes;
+//! ```text
+//!   watch of Nodes ─┐                 ┌─► node::plan ──────┐
+//!                   ├─► observe ─► queue                   ├─► budget ─► apply ─► report
+//!   vcenter::View ──┘                 └─► lifecycle::plan ─┘                 └──► observe (what was written)
+//! ```
+//!
+//! A round plans the Nodes in the queue: those that changed, those whose VM changed, and at every tick those that
+//! wait for time to pass. Changes that arrive within [`BATCH`] are one round. A Node is planned once per change and
+//! the plan is applied as it is; only a Node that another client changed meanwhile is planned again. Lifecycle is
+//! planned for all Nodes together, at every tick and after changes while a Node is not ready.
+//!
+//! The loop never waits for a request: writes and requests to vCenter run beside it.
 
 use std::{
-    collections::{BTreeSet, HashMap, HashSet},
+    collections::{BTreeSet, HashMap, HashSet, VecDeque},
+    convert::Infallible,
     pin::pin,
-    sync::Arc,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use daemon::{pauses::Pauses, supervise::Shutdown};
-use futures::{
-    Stream, StreamExt,
-    future::select_all,
-    stream::{self, FuturesUnordered},
-};
-use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::Node;
-use kube::{
-    Api,
-    runtime::{
-        WatchStreamExt,
-        watcher::{self, Event, watcher},
-    },
-};
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
+use daemon::{client, supervise::Shutdown};
+use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
+use jiff::Timestamp;
+use kube::runtime::{WatchStreamExt, watcher};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
-pub use self::apply::Apply;
-pub(crate) use self::apply::Hand;
-use self::{apply::Kept, evidence::Inquiry, lean::Lean, nodes::Nodes};
 use crate::{
-    args::Controllers,
-    discovery::{Census, Finding, Wanted},
-    lifecycle::{self, Decision, History, Subject},
-    node::{self, NodeChange, Observed},
-    site::{Snapshot, View},
-    zones::Categories,
+    apply::{NodeWriter, NotWritten, Receipt, Work, budget::Budget},
+    observe::{Observer, discovery::Finding, nodes, removals::Removals},
+    plan::{
+        lifecycle::{self, Decision, History, Moment, Subject},
+        node,
+    },
+    report::Reporter,
+    settings::Settings,
 };
 
-/// Nodes that are written at once.
-const AT_ONCE: usize = 16;
-/// Changes that come within this time are one round.
-const TOGETHER: Duration = Duration::from_millis(100);
-/// How soon a Node that could not be written is tried again. Less than between two looks by the clock, so that it
-/// is tried at the next one.
-const AGAIN_AFTER: Duration = Duration::from_secs(3);
+/// Changes that arrive within this time are planned together.
+const BATCH: Duration = Duration::from_millis(100);
+/// Writes in flight.
+const CONCURRENT_WRITES: usize = 16;
+/// How soon a Node whose write failed is planned again; doubled with each failure in a row.
+const RETRY: Duration = Duration::from_secs(3);
+const LONGEST_RETRY: Duration = Duration::from_secs(60);
+/// The shortest time between two lifecycle plans that changes cause.
+const LIFECYCLE_PAUSE: Duration = Duration::from_secs(1);
+/// All Nodes are planned this often, whatever changed.
+const RESYNC: Duration = Duration::from_secs(300);
 
-/// Between two looks at lifecycle that changes cause: vCenters are asked about VMs that are gone.
-const LIFECYCLE_APART: Duration = Duration::from_secs(1);
+/// What outlives a reload of the configuration: since when Nodes are not ready, how many were deleted lately, and
+/// how often each was written.
+#[derive(Debug, Clone, Default)]
+pub struct Memory(Arc<Mutex<Remembered>>);
 
-/// What the controller needs to know.
-#[derive(Debug, Clone)]
-pub(crate) struct Settings {
-    pub(crate) node: node::Settings,
-    pub(crate) lifecycle: lifecycle::Settings,
-    pub(crate) categories: Categories,
-    /// How long a guest must tell the same before it is believed against what a Node has.
-    pub(crate) steady_after: SignedDuration,
-    pub(crate) controllers: Controllers,
-    pub(crate) lifecycle_every: Duration,
+#[derive(Debug, Default)]
+struct Remembered {
+    lifecycle: History,
+    writes: Budget,
 }
 
-/// The controller of Nodes.
 pub(crate) struct Controller {
-    hand: Hand,
-    views: Vec<View>,
+    observer: Observer,
+    removals: Removals,
+    writer: NodeWriter,
+    reporter: Reporter,
     settings: Settings,
-    nodes: Nodes,
-    /// Nodes that could not be written, and until when they are left alone.
-    paused: HashMap<String, Instant>,
-    history: History,
-    inquiry: Inquiry,
-    /// What was last told about the lifecycle of a Node, by its name.
-    told: HashMap<String, node::Event>,
-    /// When lifecycle was last looked at.
-    lived: Instant,
+    memory: Memory,
+    queue: Queue,
+    /// Lifecycle decisions that wait for a slot; replaced by each plan.
+    decisions: VecDeque<(Arc<str>, Decision)>,
+    writes: FuturesUnordered<BoxFuture<'static, Receipt>>,
+    in_flight: HashSet<Arc<str>>,
+    /// Nodes that changed while a write of theirs was in flight.
+    changed_in_flight: HashSet<Arc<str>>,
+    /// Nodes whose write failed: when they may be planned again, and how often it failed in a row.
+    failed: HashMap<Arc<str>, (Instant, u32)>,
+    /// Nodes whose plan depends on the time, or whose write waits for budget or retry: planned at every tick.
+    unsettled: BTreeSet<Arc<str>>,
+    last_lifecycle: Instant,
+    last_resync: Instant,
 }
 
-/// What a watch of Nodes tells.
-type Told = Result<Event<Lean>, watcher::Error>;
+/// Names of Nodes to plan, each once, in the order in which they came.
+#[derive(Default)]
+struct Queue {
+    order: VecDeque<Arc<str>>,
+    queued: HashSet<Arc<str>>,
+}
 
-/// What all vCenters say in one round.
-struct Observation<'a> {
-    snapshots: &'a [Arc<Snapshot>],
-    census: Census<'a>,
-    settings: &'a Settings,
-    now: Timestamp,
+impl Queue {
+    fn extend(&mut self, names: impl IntoIterator<Item = Arc<str>>) {
+        for name in names {
+            if self.queued.insert(Arc::clone(&name)) {
+                self.order.push_back(name);
+            }
+        }
+    }
+
+    fn pop(&mut self) -> Option<Arc<str>> {
+        let name = self.order.pop_front()?;
+        self.queued.remove(&name);
+        Some(name)
+    }
 }
 
 impl Controller {
-    pub(crate) fn new(hand: Hand, views: Vec<View>, settings: Settings) -> Self {
+    pub(crate) fn new(
+        observer: Observer,
+        writer: NodeWriter,
+        reporter: Reporter,
+        settings: Settings,
+        memory: Memory,
+    ) -> Self {
         Self {
-            hand,
-            views,
+            observer,
+            removals: Removals::new(settings.lifecycle_every),
+            writer,
+            reporter,
             settings,
-            nodes: Nodes::default(),
-            paused: HashMap::new(),
-            history: History::default(),
-            inquiry: Inquiry::default(),
-            told: HashMap::new(),
-            lived: Instant::now(),
+            memory,
+            queue: Queue::default(),
+            decisions: VecDeque::new(),
+            writes: FuturesUnordered::new(),
+            in_flight: HashSet::new(),
+            changed_in_flight: HashSet::new(),
+            failed: HashMap::new(),
+            unsettled: BTreeSet::new(),
+            last_lifecycle: Instant::now(),
+            last_resync: Instant::now(),
         }
     }
 
-    /// Keeps Nodes until `shutdown`.
-    pub(crate) async fn run(mut self, shutdown: &Shutdown) {
-        let api: Api<Lean> = self.hand.nodes().clone();
-        let watched = watcher(api, watcher::Config::default());
-        let mut events = pin!(watched.backoff(Pauses::default()));
-        let mut clock = interval(self.settings.lifecycle_every);
-        clock.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        while !shutdown.is_requested() {
-            let (mut all, mut due) = (false, false);
-            while !(all || due || self.nodes.have_news()) {
-                tokio::select! {
-                    () = shutdown.requested() => return,
-                    event = events.next() => self.nodes.take(event),
-                    () = changed(&mut self.views) => all = true,
-                    () = self.inquiry.answered() => due = true,
-                    _ = clock.tick() => due = true,
+    /// Runs rounds until `shutdown`. A write in flight is dropped then; the API server carries it out or not.
+    pub(crate) async fn run(mut self, shutdown: Shutdown) -> Result<(), Infallible> {
+        let nodes = watcher(self.writer.nodes().clone(), client::watch());
+        let mut events = pin!(nodes.backoff(client::backoff()));
+        let mut ticks = interval(self.settings.lifecycle_every);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut round_at: Option<Instant> = None;
+        let mut lifecycle_due = false;
+        loop {
+            let changed = tokio::select! {
+                () = shutdown.requested() => return Ok(()),
+                event = events.next() => self.observer.take_event(event),
+                changed = self.observer.vcenter_changed() => changed,
+                Some(receipt) = self.writes.next() => self.finish(receipt),
+                () = self.removals.answered() => {
+                    lifecycle_due = true;
+                    BTreeSet::new()
                 }
-            }
-            let mut later = pin!(sleep(TOGETHER));
-            loop {
-                tokio::select! {
-                    () = &mut later => break,
-                    event = events.next() => self.nodes.take(event),
+                _ = ticks.tick() => {
+                    lifecycle_due = true;
+                    self.tick()
                 }
-            }
-            if !self.nodes.is_synced() {
-                continue;
-            }
-            let work = async {
-                let changed = self.nodes.take_changed();
-                if self.settings.controllers.nodes {
-                    Box::pin(self.keep(&changed, all || due, &mut events)).await;
-                }
-                if self.settings.controllers.lifecycle && (due || self.may_live()) {
-                    Box::pin(self.live()).await;
+                () = sleep_until(round_at.unwrap_or_else(Instant::now)), if round_at.is_some() => {
+                    round_at = None;
+                    self.round(std::mem::take(&mut lifecycle_due));
+                    BTreeSet::new()
                 }
             };
-            // Each request is whole or not made: a round may end between any two.
-            if shutdown.unless(work).await.is_none() {
-                return;
-            }
-            if due {
-                self.hand.metrics().count_nodes(self.nodes.iter().map(node::standing));
+            let work = !changed.is_empty() || lifecycle_due;
+            self.queue.extend(changed);
+            if work && self.observer.nodes.is_synced() {
+                round_at.get_or_insert_with(|| Instant::now() + BATCH);
             }
         }
     }
 
-    /// Whether lifecycle is worth a look before the clock says so: something changed, which may be what a Node
-    /// that is not ready waits for.
-    fn may_live(&self) -> bool {
-        self.lived.elapsed() >= LIFECYCLE_APART && !self.nodes.iter().all(lifecycle::is_ready)
+    fn remembered(&self) -> MutexGuard<'_, Remembered> {
+        self.memory.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn look(&self) -> Vec<Arc<Snapshot>> {
-        self.views.iter().map(|view| Arc::clone(&view.snapshot.borrow())).collect()
+    /// Housekeeping by the clock. Returns the Nodes to plan.
+    fn tick(&mut self) -> BTreeSet<Arc<str>> {
+        let now = Instant::now();
+        self.observer.prune();
+        self.remembered().writes.forget_idle(now);
+        self.failed.retain(|name, _| self.observer.nodes.get(name).is_some());
+        self.reporter.count(self.observer.nodes.iter().map(|(node, _)| node));
+        if now.duration_since(self.last_resync) >= RESYNC {
+            self.last_resync = now;
+            self.unsettled.clear();
+            return self.observer.nodes.names().cloned().collect();
+        }
+        std::mem::take(&mut self.unsettled)
     }
 
-    /// Makes Nodes say the truth about their VMs: those that changed, or all.
-    async fn keep(
-        &mut self,
-        changed: &HashSet<String>,
-        mut all: bool,
-        events: &mut (impl Stream<Item = Told> + Unpin),
-    ) {
-        for view in &mut self.views {
-            all |= view.snapshot.has_changed().unwrap_or(false);
-            // Before it is looked at: what changes from here on is for the next round.
-            view.snapshot.mark_unchanged();
+    /// Plans what is due and starts to write it.
+    fn round(&mut self, lifecycle_due: bool) {
+        let lifecycle = self.settings.controllers.lifecycle;
+        if lifecycle && (lifecycle_due || self.waits_for_lifecycle()) {
+            self.plan_lifecycle();
         }
-        let snapshots = self.look();
-        let observation = Observation::new(&snapshots, &self.settings);
-        let of_round = |node: &&Node| all || changed.contains(&nodes::name(node));
-        let looked: Vec<&Node> = self.nodes.iter().filter(of_round).collect();
-        self.want(&observation, &looked, all);
-        self.paused.retain(|_, until| *until > Instant::now());
-        let (paused, observation) = (&self.paused, &observation);
-        let free = looked.into_iter().filter(|node| !paused.contains_key(&nodes::name(node)));
-        let changing = free.filter(|node| {
-            let change = observation.plan(node);
-            change.is_some_and(|change| !change.is_empty())
-        });
-        let mut waiting = changing.map(nodes::name).collect::<Vec<_>>().into_iter();
-        let mut writing = FuturesUnordered::new();
-        loop {
-            while writing.len() < AT_ONCE
-                && let Some(name) = waiting.next()
-            {
-                let node = self.nodes.get(&name).cloned();
-                writing
-                    .extend(node.map(|node| self.hand.keep(node, |node| observation.plan(node))));
-            }
-            tokio::select! {
-                kept = writing.next() => match kept {
-                    Some(Kept::Written(node)) => _ = self.nodes.learn(*node),
-                    Some(Kept::Left) => {}
-                    Some(Kept::Failed(name)) => {
-                        self.paused.insert(name, Instant::now() + AGAIN_AFTER);
-                    }
-                    None => return,
-                },
-                event = events.next() => self.nodes.take(event),
-            }
-        }
+        self.start_writes();
+        self.observer.select_guests();
     }
 
-    /// Tells each vCenter which of its VMs are Nodes: by all of them, or by some more.
-    fn want(&self, observation: &Observation<'_>, nodes: &[&Node], all: bool) {
-        let mut wanted: HashMap<&str, BTreeSet<_>> = HashMap::new();
-        for node in nodes {
-            if let Finding::Found(machine, _) = observation.census.find(&Wanted::of(node)) {
-                wanted.entry(machine.vcenter).or_default().insert(machine.vm.reference.clone());
-            }
-        }
-        for (view, snapshot) in self.views.iter().zip(observation.snapshots) {
-            let mut of_view = wanted.remove(snapshot.name.as_str()).unwrap_or_default();
-            view.wanted.send_if_modified(|known| {
-                if !all {
-                    of_view.extend(known.iter().cloned());
-                }
-                // What a silent vCenter was asked for is not forgotten.
-                let news = *known != of_view && !of_view.is_empty();
-                if news {
-                    *known = of_view;
-                }
-                news
-            });
-        }
+    /// Whether lifecycle is worth a plan before the tick: something changed, which may be what a Node that is not
+    /// ready waits for.
+    fn waits_for_lifecycle(&self) -> bool {
+        self.last_lifecycle.elapsed() >= LIFECYCLE_PAUSE
+            && self.observer.nodes.iter().any(|(node, _)| !lifecycle::is_ready(node))
     }
 
-    /// Taints Nodes whose VM is off, and looks for those whose VM is gone.
-    async fn live(&mut self) {
-        self.lived = Instant::now();
-        let snapshots = self.look();
-        let observation = Observation::new(&snapshots, &self.settings);
-        let nodes: Vec<&Node> = self.nodes.iter().collect();
-        let findings: Vec<Finding<'_>> =
-            nodes.iter().map(|node| observation.census.find(&Wanted::of(node))).collect();
-        let evidence = self.inquiry.gather(&snapshots, &nodes, &findings).await;
-        let subjects: Vec<Subject<'_>> = (nodes.iter().zip(&findings).zip(evidence))
+    /// Decides which Nodes are tainted because their VM is off, and which are deleted because it is gone.
+    fn plan_lifecycle(&mut self) {
+        self.last_lifecycle = Instant::now();
+        let snapshots = self.observer.snapshots();
+        let (nodes, findings) = self.observer.findings();
+        let evidence = self.removals.evidence(&snapshots, &nodes, &findings);
+        let subjects = nodes.iter().zip(&findings).zip(evidence);
+        let subjects: Vec<Subject<'_>> = subjects
             .map(|((node, finding), evidence)| Subject { node, finding, evidence })
             .collect();
-        let now = Timestamp::now();
-        let plan = lifecycle::plan(&subjects, &self.history, &self.settings.lifecycle, now);
-        let mut told = HashMap::new();
-        let mut writes = Vec::new();
-        for (node, decision) in nodes.iter().copied().zip(&plan.decisions) {
-            let name = node.metadata.name.as_deref().unwrap_or_default();
-            if let Some(event) = decision.event(name) {
-                if self.told.get(name) != Some(&event) {
-                    self.hand.tell(node, &event);
-                }
-                told.insert(name.to_owned(), event);
-            }
-            if !matches!(decision, Decision::Keep | Decision::Refuse(_)) {
-                writes.push(self.hand.decide(node, decision));
+        let mut memory = self.memory.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (history, settings) = (&mut memory.lifecycle, &self.settings.lifecycle);
+        let plan = lifecycle::plan(&subjects, history, settings, Moment::now());
+        *history = plan.history;
+        self.reporter.decisions(nodes.iter().copied().zip(&plan.decisions));
+        let acts = |decision: &Decision| !matches!(decision, Decision::Keep | Decision::Refuse(_));
+        let decided = nodes.iter().map(|node| nodes::name(node)).zip(plan.decisions);
+        self.decisions = decided.filter(|(_, decision)| acts(decision)).collect();
+    }
+
+    /// Plans Nodes of the queue and applies the plans, as long as there are free slots.
+    fn start_writes(&mut self) {
+        let now = Instant::now();
+        while self.writes.len() < CONCURRENT_WRITES
+            && let Some((name, decision)) = self.decisions.pop_front()
+        {
+            // Decided again with the next plan if this one cannot be applied now.
+            let free = !self.in_flight.contains(&name);
+            if free && self.remembered().writes.admit(&name, false, now) {
+                self.write(name, Work::Lifecycle(decision));
             }
         }
-        let written: Vec<Option<Node>> =
-            stream::iter(writes).buffer_unordered(AT_ONCE).collect().await;
-        (self.history, self.told) = (plan.history, told);
-        for node in written.into_iter().flatten() {
-            self.nodes.learn(node);
+        while self.writes.len() < CONCURRENT_WRITES
+            && let Some(name) = self.queue.pop()
+        {
+            self.plan_node(name, now);
         }
     }
-}
 
-impl<'a> Observation<'a> {
-    fn new(snapshots: &'a [Arc<Snapshot>], settings: &'a Settings) -> Self {
-        let vcenters: Vec<_> = snapshots.iter().map(|snapshot| snapshot.counted()).collect();
-        let census = Census::new(&vcenters);
-        Self { snapshots, census, settings, now: Timestamp::now() }
+    fn plan_node(&mut self, name: Arc<str>, now: Instant) {
+        if !self.settings.controllers.nodes {
+            return;
+        }
+        if self.in_flight.contains(&name) {
+            self.changed_in_flight.insert(name);
+            return;
+        }
+        if self.failed.get(&name).is_some_and(|(until, _)| *until > now) {
+            self.unsettled.insert(name);
+            return;
+        }
+        let (settings, time) = (&self.settings.node, Timestamp::now());
+        let planned = self.observer.observe(&name, time, |node, observed| {
+            let settled = matches!(observed.finding, Finding::Found(..)) && observed.steady;
+            (node::plan(node, observed, settings, time), settled)
+        });
+        let Some((change, settled)) = planned else {
+            // Its guest has not been read, which is among the changes when it was.
+            self.unsettled.insert(name);
+            return;
+        };
+        if !settled {
+            self.unsettled.insert(Arc::clone(&name));
+        }
+        if change.is_empty() {
+            return;
+        }
+        if self.remembered().writes.admit(&name, change.rewords_condition(), now) {
+            self.write(name, Work::Change(change));
+        } else {
+            self.unsettled.insert(name);
+        }
     }
 
-    /// What must change on a Node; nothing is known while its guest has not been looked at.
-    fn plan(&self, node: &Node) -> Option<NodeChange> {
-        let finding = self.census.find(&Wanted::of(node));
-        let Finding::Found(machine, _) = finding else {
-            let observed = Observed {
-                finding,
-                nics: &[],
-                steady: false,
-                metadata: None,
-                zones: Default::default(),
-                place: Default::default(),
-            };
-            return Some(node::plan(node, &observed, &self.settings.node, self.now));
-        };
-        let snapshot = self.snapshots.iter().find(|one| one.name == machine.vcenter)?;
-        let guest = snapshot.guests.get(&machine.vm.reference)?;
-        let observed = Observed {
-            finding,
-            nics: &guest.nics,
-            steady: guest.is_steady(self.settings.steady_after, self.now),
-            metadata: guest.metadata(),
-            zones: snapshot.zones(machine.vm, &self.settings.categories),
-            place: snapshot.place(machine.vm),
-        };
-        Some(node::plan(node, &observed, &self.settings.node, self.now))
+    fn write(&mut self, name: Arc<str>, work: Work) {
+        let Some((node, _)) = self.observer.nodes.get(&name) else { return };
+        self.writes.push(self.writer.clone().apply(node.clone(), work).boxed());
+        self.in_flight.insert(name);
     }
-}
 
-/// Returns when a vCenter says something new.
-async fn changed(views: &mut [View]) {
-    let changes = views.iter_mut().map(|view| {
-        Box::pin(async {
-            // A site that ended says nothing new.
-            if view.snapshot.changed().await.is_err() {
-                std::future::pending::<()>().await;
+    /// Takes in what became of a write. Returns the Nodes to plan.
+    fn finish(&mut self, receipt: Receipt) -> BTreeSet<Arc<str>> {
+        self.reporter.report(&receipt);
+        let Receipt { name, node, result, .. } = receipt;
+        self.in_flight.remove(&name);
+        if let Some(node) = node {
+            self.observer.nodes.learn(node);
+        }
+        let mut again: BTreeSet<_> = self.changed_in_flight.take(&name).into_iter().collect();
+        match result {
+            Ok(()) => _ = self.failed.remove(&name),
+            Err(NotWritten::Printed | NotWritten::Gone) => {}
+            // The lease may be renewed: a clock that is set makes it look lost for a moment.
+            Err(NotWritten::NotLeading) => _ = self.unsettled.insert(name),
+            Err(NotWritten::Conflict) => _ = again.insert(name),
+            Err(NotWritten::TimedOut | NotWritten::Refused(_)) => {
+                let failures = self.failed.get(&name).map_or(0, |(_, failures)| *failures);
+                let pause = RETRY.saturating_mul(1 << failures.min(10)).min(LONGEST_RETRY);
+                let until = Instant::now() + pause;
+                self.failed.insert(Arc::clone(&name), (until, failures.saturating_add(1)));
+                self.unsettled.insert(name);
             }
-        })
-    });
-    let changes: Vec<_> = changes.collect();
-    if changes.is_empty() {
-        return std::future::pending().await;
+        }
+        self.start_writes();
+        again
     }
-    select_all(changes).await;
 }

@@ -1,43 +1,42 @@
-//! The vSphere cloud controller manager: what a Node should look like, and when it may go.
-//!
-//! Every controller is `observe → plan → apply → report`. The middle is functions from what Kubernetes and
-//! vCenter say to what must change: they take and return values, and time is one of them. Around it,
-//! [`site`] follows each vCenter and the controller watches Nodes and writes; [`run`](run()) is both.
+//! The vSphere cloud controller manager: keeps Nodes true to their VMs, and removes those whose VM is gone.
 //!
 //! ```text
-//!   run ─┬─► site, one per vCenter ─► snapshot ─┐
-//!        └─► controller ◄── Nodes ──────────────┴─► plans ─► patches, events
+//!   command   flags, lease, admin server, reload ─► run   one configuration ─► controller   one round after another
 //!
-//!   Node ─► discovery ─► VM ─┬─► addresses, zones, instance_type ─► node   patches, condition, events
-//!     provider_id, identity  └─► lifecycle                                 taints, deletion with its proof
+//!   observe ─────────────► plan ──────────────────────► apply ────────► report
+//!   Nodes, vcenter::View   node: addresses, zones,      patches,        log, events,
+//!   discovery: which VM    instance_type, condition     deletions,      metrics
+//!   removals: evidence     lifecycle: taints, proof     budget
 //! ```
+//!
+//! Plans are pure: functions from what was observed to what must change, with time as a value.
 //!
 //! What never happens, whatever the input:
 //! - a Node loses the taint of uninitialised Nodes without having a provider id;
-//! - a Node with a provider id of somebody else is changed or deleted;
-//! - a Node is deleted because somebody did not answer, or may not see;
-//! - a Node is deleted because its VM was unregistered, or nothing tells how it was removed.
+//! - a Node with a provider id of another cloud is changed or deleted;
+//! - a Node is deleted because a vCenter did not answer, or does not show its VM to the user;
+//! - a Node is deleted because its VM was unregistered, or nothing shows how it was removed;
+//! - a Node is written more often than its budget allows, or by a process that does not hold the lease.
 
-pub mod addresses;
+mod apply;
 pub mod args;
 pub mod command;
 mod controller;
-pub mod credentials;
-pub mod discovery;
-mod health;
-pub mod identity;
-pub mod instance_type;
-pub mod lifecycle;
 pub mod manifests;
 pub mod metrics;
-pub mod node;
-pub mod provider_id;
+mod observe;
+mod plan;
+mod provider_id;
+mod report;
 mod run;
-pub mod site;
-mod taints;
-pub mod zones;
+mod settings;
+#[cfg(test)]
+mod test_support;
 
 pub use self::{
-    controller::Apply,
-    run::{Options, RunError, run},
+    apply::Mode,
+    controller::Memory,
+    plan::lifecycle::Settings as LifecycleSettings,
+    run::{Context, run},
+    settings::Settings,
 };
