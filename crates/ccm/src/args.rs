@@ -1,7 +1,7 @@
 //! The command line of `vsphere-cloud-controller-manager`: upstream's flags, and ours beside them.
 //!
-//! Manifests and charts written for upstream's program work as they are. Flags that change nothing here are
-//! taken and named in the log; values that would mean something else here than there are refused.
+//! Manifests and charts written for the Go program work as they are. Flags without effect here are accepted and
+//! logged; values that would mean something else here are refused.
 
 mod controllers;
 mod labels;
@@ -18,12 +18,12 @@ pub use self::{
     controllers::{Controllers, InvalidControllers},
     labels::{InvalidLabels, NodeLabels},
 };
-use crate::zones::Policy;
+use crate::plan::zones::Policy;
 
-/// The program's name, which is also what the Kubernetes API sees as its client.
+/// The program's name, also its user agent at the API server.
 pub const PROGRAM: &str = "vsphere-cloud-controller-manager";
 
-/// Flags that upstream had once.
+/// Flags that the Go program once had, and what to use instead.
 pub const REMOVED: &[Removed] = &[
     ("port", "health and metrics are served over TLS only; use --secure-port"),
     ("address", "use --bind-address"),
@@ -36,9 +36,9 @@ pub const REMOVED: &[Removed] = &[
     ("stderrthreshold", "logs always go to stderr"),
 ];
 
-/// Upstream's flags that have no effect here. Nodes are refreshed when something changes, and written as fast as
-/// the API takes them; there are no load balancers, routes, allocated addresses, webhooks, feature gates and no
-/// paravirtual mode; the provider that leader migration moves away from is in no supported Kubernetes.
+/// Flags of the Go program without effect here. Nodes are planned when something changes, so there are no periods
+/// and worker counts; there are no load balancers, routes, allocated addresses, webhooks, feature gates and no
+/// paravirtual mode; no supported Kubernetes has the provider that leader migration moves away from.
 pub const IGNORED: &[Ignored] = &[
     Ignored::Value("node-status-update-frequency"),
     Ignored::Value("node-sync-period"),
@@ -81,31 +81,31 @@ pub const IGNORED: &[Ignored] = &[
 #[derive(Parser, Debug)]
 #[command(name = PROGRAM, version)]
 pub struct Flags {
-    /// The cloud, and what is done in it.
+    /// Configuration and controllers.
     #[command(flatten)]
     pub cloud: Cloud,
-    /// How Nodes are kept.
+    /// Labels, zones and addresses of Nodes.
     #[command(flatten)]
     pub nodes: Nodes,
-    /// When Nodes go.
+    /// Taints and deletion of Nodes.
     #[command(flatten)]
     pub lifecycle: Lifecycle,
-    /// Which process works.
+    /// Leader election.
     #[command(flatten)]
     pub leader: LeaderElection,
-    /// Where health and metrics are.
+    /// The admin server.
     #[command(flatten)]
     pub serving: Serving,
-    /// Who asks.
+    /// Authentication at the admin server.
     #[command(flatten)]
     pub authentication: Authentication,
-    /// Who may.
+    /// Authorisation at the admin server.
     #[command(flatten)]
     pub authorization: Authorization,
-    /// The API.
+    /// The client of the API server.
     #[command(flatten)]
     pub kubernetes: Kubernetes,
-    /// What is said.
+    /// Logging.
     #[command(flatten)]
     pub logs: Logs,
 }
@@ -114,23 +114,28 @@ pub struct Flags {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Cloud")]
 pub struct Cloud {
-    /// The configuration file (vsphere.conf, YAML or INI), or a directory with it. Changes are taken while
-    /// running; a change that is wrong is refused and the old one stays.
+    /// The configuration file (vsphere.conf, YAML or INI), or a directory with it. Changes are applied without a
+    /// restart; an invalid change is refused and the old configuration stays in use.
     #[arg(long, value_name = "PATH")]
     pub cloud_config: PathBuf,
     /// Refuse unknown keys in the configuration instead of warning about them.
     #[arg(long, default_value = "false", num_args = 0..=1, default_missing_value = "true",
           require_equals = true, value_parser = switch, action = clap::ArgAction::Set)]
     pub strict_config: bool,
-    /// Write nothing: print each patch and deletion that would be sent, once. Takes no lease, so it can run
+    /// Write nothing: print each patch and deletion that would be sent, once. Acquires no lease, so it can run
     /// beside another cloud controller manager.
     #[arg(long, default_value = "false", num_args = 0..=1, default_missing_value = "true",
           require_equals = true, value_parser = switch, action = clap::ArgAction::Set)]
     pub dry_run: bool,
-    /// The cloud: only vsphere.
+    /// Start although the configuration has sections for NSX-T load balancers or routes, which this program does
+    /// not serve. Services of type LoadBalancer then keep their finalizer until another controller removes it.
+    #[arg(long, default_value = "false", num_args = 0..=1, default_missing_value = "true",
+          require_equals = true, value_parser = switch, action = clap::ArgAction::Set)]
+    pub ignore_load_balancer_config: bool,
+    /// The cloud provider: vsphere is the only one.
     #[arg(long, default_value = "vsphere", value_parser = cloud_provider)]
     pub cloud_provider: String,
-    /// Which controllers run: `*` for all, `name` for one, `-name` for all but one; the first that fits
+    /// Which controllers run: `*` for all, `name` for one, `-name` for all but one; the first that matches
     /// counts. Names: cloud-node-controller (cloud-node), cloud-node-lifecycle-controller
     /// (cloud-node-lifecycle). service-lb-controller (service) and node-route-controller (route) are known
     /// and do nothing.
@@ -142,26 +147,25 @@ pub struct Cloud {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Nodes")]
 pub struct Nodes {
-    /// Labels for every Node that is initialised; labels that a Node has already stay.
+    /// Labels for every Node that is initialised; labels that a Node already has are kept.
     #[arg(long, default_value = "", hide_default_value = true, value_name = "KEY=VALUE,...")]
     pub node_labels: NodeLabels,
-    /// What happens to zone and region labels when tags or the place of a VM change later: never, if-empty
-    /// (add what is missing), always (follow), warn (say so in the Node's condition).
+    /// Whether zone and region labels follow when tags change or a VM moves later: never, if-empty (add missing
+    /// labels), always, warn (report it in the Node's condition).
     #[arg(long, default_value = "never", value_name = "POLICY", value_parser = policy)]
     pub zone_policy: Policy,
     /// Also label Nodes with host, cluster and datacenter (ccm.vsphere.vmware.com/host and so on).
     #[arg(long, default_value = "false", num_args = 0..=1, default_missing_value = "true",
           require_equals = true, value_parser = switch, action = clap::ArgAction::Set)]
     pub place_labels: bool,
-    /// Also initialise Nodes without provider id whose kubelet did not ask for it
-    /// (`--cloud-provider=external` was missing).
+    /// Also initialise Nodes without provider id whose kubelet runs without `--cloud-provider=external`.
     #[arg(long, default_value = "false", num_args = 0..=1, default_missing_value = "true",
           require_equals = true, value_parser = switch, action = clap::ArgAction::Set)]
     pub adopt_nodes: bool,
-    /// How long a vCenter may be silent before Nodes that work say so.
+    /// How long a vCenter may be unavailable before Nodes that work report it in their condition.
     #[arg(long, default_value = "2m", value_name = "DURATION", value_parser = duration)]
     pub vcenter_patience: Duration,
-    /// How long a guest must report fewer addresses before they are believed and taken from its Node.
+    /// How long a guest must report fewer addresses before the others are removed from its Node.
     #[arg(long, default_value = "1m", value_name = "DURATION", value_parser = duration)]
     pub address_patience: Duration,
 }
@@ -170,34 +174,34 @@ pub struct Nodes {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Lifecycle")]
 pub struct Lifecycle {
-    /// How often Nodes that are not ready are looked at.
+    /// How often Nodes that are not ready are checked.
     #[arg(long, default_value = "5s", value_name = "DURATION", value_parser = period)]
     pub node_monitor_period: Duration,
     /// How long a Node must be not ready, and its VM provably gone, before it is deleted.
     #[arg(long, default_value = "1m", value_name = "DURATION", value_parser = duration)]
     pub node_deletion_grace: Duration,
-    /// How many percent of all Nodes may be deleted within ten minutes; one may always.
+    /// How many percent of all Nodes may be deleted within ten minutes, but never fewer than three; others wait.
     #[arg(long, default_value_t = 10, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
     pub node_deletion_limit: u8,
     /// Never delete a Node; the variable SKIP_NODE_DELETION does the same.
     #[arg(long, default_value = "false", num_args = 0..=1, default_missing_value = "true",
           require_equals = true, value_parser = switch, action = clap::ArgAction::Set)]
     pub skip_node_deletion: bool,
-    /// Taint Nodes that are not ready and whose VM is powered off for certain with
+    /// Taint Nodes that are not ready and whose VM is certainly powered off with
     /// node.kubernetes.io/out-of-service, so that their volumes move at once.
     #[arg(long, default_value = "false", num_args = 0..=1, default_missing_value = "true",
           require_equals = true, value_parser = switch, action = clap::ArgAction::Set)]
     pub out_of_service_taint: bool,
 }
 
-/// Reads the cloud's name; empty is the default, as upstream has it.
+/// Empty means the default, as in the Go program.
 fn cloud_provider(text: &str) -> Result<String, String> {
     match text {
         "" | "vsphere" => Ok("vsphere".to_owned()),
         "vsphere-paravirtual" => Err("clusters inside a Supervisor are not supported; \
                                       stay with the image of the Supervisor's release"
             .to_owned()),
-        _ => Err("this program knows vsphere only".to_owned()),
+        _ => Err("the only cloud provider is vsphere".to_owned()),
     }
 }
 
@@ -214,11 +218,13 @@ fn policy(text: &str) -> Result<Policy, String> {
         .ok_or_else(|| "write never, if-empty, always or warn".to_owned())
 }
 
-/// Reads a duration that something is done every.
+/// A duration above zero.
 fn period(text: &str) -> Result<Duration, String> {
     let read = duration(text).map_err(|error| error.to_string())?;
-    if read.is_zero() { Err("it must be longer than 0".to_owned()) } else { Ok(read) }
+    if read.is_zero() { Err("must be longer than 0".to_owned()) } else { Ok(read) }
 }
 
+#[cfg(test)]
+mod documents;
 #[cfg(test)]
 mod tests;

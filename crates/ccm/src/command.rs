@@ -2,22 +2,22 @@
 //!
 //! ```text
 //!   flags ─► configuration file ─► client ─► lease, admin server ─► leading? ─► run, under one configuration
-//!                  └── changes: a good one is run instead, a bad one is refused and told
+//!                  └── changes: a valid one is run instead, an invalid one is refused and reported
 //! ```
 //!
-//! A configuration that changes ends what ran under the old one, sessions included, and starts anew in the
-//! same process: the lease stays, and no Node notices.
+//! A configuration that changes ends the run under the old one, sessions included, and starts the next one in the
+//! same process: the lease is kept, and so is what lifecycle remembers.
 
-mod settings;
-mod told;
+mod config;
+mod reloads;
 
 use std::{
+    convert::Infallible,
     error::Error,
     ffi::OsString,
     io::{self, Write as _},
     path::PathBuf,
     process::ExitCode,
-    sync::Arc,
     time::Duration,
 };
 
@@ -25,37 +25,39 @@ use cloud_config::Config;
 use daemon::{
     admin::{Access, Admin, Check, Checks, Contents, Weight},
     args,
-    events::recorder,
+    events::{Recorder, recorder},
     lease::{self, Elector, Leadership},
-    reload::{self, Followed, Unusable},
+    reload::{self, Followed},
     supervise::{self, Chain, Ended, Shutdown, Supervisor},
     telemetry,
 };
 use kube::Client;
 use prometheus_client::registry::Registry;
-use tokio::{sync::mpsc, time::sleep};
+use tokio::sync::mpsc;
 use tracing::{debug, info, warn};
-use vsphere::tls::{Roots, Trust};
+use vcenter::Sessions;
+use vsphere::{
+    proxy::Proxy,
+    tls::{Roots, Trust},
+};
 
 use self::{
-    settings::{Environment, options, parser},
-    told::Teller,
+    config::{Environment, InvalidConfig, parser},
+    reloads::ReloadReporter,
 };
 use crate::{
-    Apply,
+    Context, Mode, Settings,
     args::{Flags, IGNORED, PROGRAM, REMOVED},
     metrics::Metrics,
-    run::{Options, RunError, run},
+    run,
 };
 
-/// How soon files of authorities that cannot be read are looked at again.
-const AGAIN_AFTER: Duration = Duration::from_secs(5);
 /// How long sessions and the lease may take to end; kubelets wait half a minute.
 const GRACE: Duration = Duration::from_secs(20);
 
 type Failure = Box<dyn Error + Send + Sync>;
 
-/// Runs the program until a signal, and says how it ended. The first argument is the program's name.
+/// Runs the program until a signal. The first argument is the program's name.
 pub fn main(
     arguments: impl IntoIterator<Item = OsString>,
     environment: impl IntoIterator<Item = (String, String)>,
@@ -82,7 +84,7 @@ pub fn main(
 }
 
 fn failed(text: &str) -> ExitCode {
-    // Where nobody reads stderr, the code still tells.
+    // Without stderr there is still the exit code.
     io::stderr().write_all(text.as_bytes()).unwrap_or_default();
     ExitCode::FAILURE
 }
@@ -90,62 +92,83 @@ fn failed(text: &str) -> ExitCode {
 async fn work(line: args::Line<Flags>, environment: Environment) -> Result<(), Failure> {
     let args::Line { flags, unused } = line;
     let verbosity = telemetry::install(flags.logs.log_format, flags.logs.verbosity)?;
-    info!(version = env!("CARGO_PKG_VERSION"), "starting");
-    debug!(?flags, "by these flags");
+    info!(version = env!("CARGO_PKG_VERSION"), "cloud controller manager starting");
+    debug!(?flags, "flags read");
     if !unused.is_empty() {
-        warn!(flags = unused.join(" "), "flags that have no effect here");
+        warn!(flags = unused.join(" "), "flags without effect in this program");
     }
-    let parse = parser(flags.cloud.strict_config, environment.variables.clone());
-    let (files, config) = reload::files(vec![flags.cloud.cloud_config.clone()], parse)?;
+    let cloud = &flags.cloud;
+    let ignore = cloud.ignore_load_balancer_config || !cloud.controllers.unserved;
+    let parse = parser(cloud.strict_config, ignore, environment.variables.clone());
+    let (files, config) = reload::files(vec![flags.cloud.cloud_config.clone()], parse);
+    config.usable()?;
     let client = flags.kubernetes.client(PROGRAM).await?;
 
     let mut registry = Registry::default();
     let metrics = Metrics::registered(&mut registry);
     let checks = Checks::default();
     let mut tasks = Supervisor::new();
-    let (events, writer) = recorder(client.clone(), "cloud-controller-manager", &host()?);
+    let host = host_name()?;
+    let (events, writer) = recorder(client.clone(), "cloud-controller-manager", &host);
     tasks.spawn_foundation("events", |shutdown| writer.run(shutdown));
-    let teller = Teller::new(events.clone(), &environment, &flags.leader, metrics.clone());
-
-    let leadership = if flags.leader.leader_elect && !flags.cloud.dry_run {
-        let leader = &flags.leader;
-        let namespace = &leader.leader_elect_resource_namespace;
-        let name = &leader.leader_elect_resource_name;
-        let (me, timing) = (lease::identity()?, leader.timing()?);
-        let elector = Elector::new(client.clone(), namespace, name, me, timing).with_events(events);
-        elector.register(&mut registry);
-        let leadership = elector.leadership();
-        let (reported, check) =
-            (leadership.clone(), checks.register("leaderElection", Weight::Life));
-        tasks.spawn_foundation("lease", |shutdown| elector.run(shutdown));
-        tasks.spawn("lease-check", |shutdown| lease::report(reported, check, shutdown));
-        leadership
-    } else {
-        Leadership::undisputed()
-    };
+    let reloads = ReloadReporter::new(events.clone(), &environment, &flags.leader, metrics.clone());
+    let leadership = elect(&flags, &client, events, &checks, &mut registry, &mut tasks)?;
     let access = Access::new(&client, &flags.authentication, &flags.authorization).await?;
     let contents = Contents { checks: checks.clone(), metrics: registry, verbosity, access };
     if let Some(server) = Admin::bind(&flags.serving, contents).await? {
         tasks.spawn_foundation("admin", |shutdown| server.run(shutdown));
     }
-    let options = Options { metrics, checks, host: host()?, ..options(&flags, &environment) };
-    let (told, refusals) = (config.clone(), teller.clone());
+    let (refused, reporter) = (config.clone(), reloads.clone());
     tasks.spawn("configuration", |shutdown| files.follow(shutdown));
-    tasks.spawn("configuration-check", |shutdown| refusals.refusals(told, shutdown));
-    let printed = flags.cloud.dry_run.then(|| print(&mut tasks));
-    let options = Options { apply: printed.unwrap_or_default(), ..options };
-    let sessions = options.sessions.clone();
-    tasks.spawn("nodes", |shutdown| lead(client, config, options, leadership, teller, shutdown));
+    tasks.spawn("configuration-check", |shutdown| reporter.refusals(refused, shutdown));
+    let mode = if flags.cloud.dry_run { print(&mut tasks) } else { Mode::Write };
+    let sessions = Sessions::through(Proxy::from_variables(|name| environment.value(name)));
+    let context = Context {
+        mode,
+        leadership,
+        host,
+        metrics,
+        checks,
+        sessions: sessions.clone(),
+        ..Context::new(client)
+    };
+    let settings = Settings::new(&flags, environment.skip_deletion);
+    tasks.spawn("nodes", |shutdown| lead(context, config, settings, reloads, shutdown));
     let ended = tasks.run(GRACE).await;
-    // Whoever sends a second signal does not want to wait.
+    // A second signal asks not to wait.
     if !matches!(ended, Err(Ended::Impatient)) {
         sessions.close().await;
     }
     Ok(ended?)
 }
 
-/// Decisions go to stdout, a line each.
-fn print(tasks: &mut Supervisor) -> Apply {
+/// Takes part in the election of a leader, unless the flags say that there is none.
+fn elect(
+    flags: &Flags,
+    client: &Client,
+    events: Recorder,
+    checks: &Checks,
+    registry: &mut Registry,
+    tasks: &mut Supervisor,
+) -> Result<Leadership, Failure> {
+    let leader = &flags.leader;
+    if !leader.leader_elect || flags.cloud.dry_run {
+        return Ok(Leadership::undisputed());
+    }
+    let namespace = &leader.leader_elect_resource_namespace;
+    let name = &leader.leader_elect_resource_name;
+    let (me, timing) = (lease::identity()?, leader.timing()?);
+    let elector = Elector::new(client.clone(), namespace, name, me, timing).with_events(events);
+    elector.register(registry);
+    let leadership = elector.leadership();
+    let (reported, check) = (leadership.clone(), checks.register("leaderElection", Weight::Life));
+    tasks.spawn_foundation("lease", |shutdown| elector.run(shutdown));
+    tasks.spawn("lease-check", |shutdown| lease::report(reported, check, shutdown));
+    Ok(leadership)
+}
+
+/// Prints plans to stdout, a line each.
+fn print(tasks: &mut Supervisor) -> Mode {
     let (sender, mut lines) = mpsc::unbounded_channel::<String>();
     tasks.spawn("dry-run", |shutdown| async move {
         while let Some(Some(line)) = shutdown.unless(lines.recv()).await {
@@ -154,47 +177,38 @@ fn print(tasks: &mut Supervisor) -> Apply {
         shutdown.requested().await;
         Ok::<_, io::Error>(())
     });
-    Apply::Print(sender)
+    Mode::Print(sender)
 }
 
-/// Waits for leadership, then works under one configuration after the other.
+/// Waits for leadership, then runs under one configuration after the other.
 async fn lead(
-    client: Client,
-    mut config: Followed<Arc<Config>>,
-    options: Options,
-    leadership: Leadership,
-    teller: Teller,
+    context: Context,
+    mut config: Followed<Config, InvalidConfig>,
+    settings: Settings,
+    reloads: ReloadReporter,
     shutdown: Shutdown,
 ) -> Result<(), Failure> {
-    if shutdown.unless(leadership.acquired()).await.is_none() {
+    if shutdown.unless(context.leadership.acquired()).await.is_none() {
         return Ok(());
     }
-    let _alive: Vec<Check> = options
-        .controllers
-        .names()
-        .into_iter()
-        .map(|name| {
-            options.metrics.runs(name);
-            let check = options.checks.register(name, Weight::Life);
-            check.pass("");
-            check
-        })
-        .collect();
+    let alive = settings.controllers.names().into_iter().map(|name| {
+        context.metrics.runs(name);
+        let check = context.checks.register(name, Weight::Life);
+        check.pass("");
+        check
+    });
+    let _alive: Vec<Check> = alive.collect();
     while !shutdown.is_requested() {
-        let now = Arc::clone(&config.value.borrow_and_update());
+        let now = config.usable()?;
         describe(&now);
         let (stop, asked) = supervise::shutdown();
-        let mut running = Box::pin(run(client.clone(), &now, options.clone(), asked));
-        let other = different(&mut config, &now);
+        let mut running = Box::pin(run(context.clone(), &now, settings.clone(), asked));
         tokio::select! {
-            ended = &mut running => {
-                ended?;
-                return Err(RunError::Task(None).into());
-            }
+            ended = &mut running => return Ok(ended?),
             () = shutdown.requested() => {}
-            why = other => {
-                info!(why, "working under the new configuration");
-                teller.reloaded(why);
+            why = different(&mut config, &now) => {
+                info!(why, "configuration reloaded");
+                reloads.accepted(why);
             }
         }
         stop.request();
@@ -203,45 +217,33 @@ async fn lead(
     Ok(())
 }
 
-/// Returns when the configuration says something else, or an authority's file does.
-async fn different(config: &mut Followed<Arc<Config>>, now: &Config) -> &'static str {
-    let authorities = authorities(now);
+/// Returns when the configuration or a file of certificate authorities differs from what is in use.
+async fn different(config: &mut Followed<Config, InvalidConfig>, now: &Config) -> &'static str {
     let (stop, asked) = supervise::shutdown();
+    let keep = |contents: &reload::Contents| Ok::<_, Infallible>(contents.clone());
+    let (files, mut authorities) = reload::files(authorities(now), keep);
+    let first = authorities.state().value;
     let rotated = async {
-        let mut missing = false;
-        let (files, mut followed) = loop {
-            match reload::files(authorities.clone(), |read| Ok(read.clone())) {
-                // Whoever needed it could not connect, and does not try again by itself.
-                Ok(_) if missing => return,
-                Ok(found) => break found,
-                Err(_) => missing = true,
-            }
-            sleep(AGAIN_AFTER).await;
-        };
-        let changed = async { followed.value.changed().await.is_ok() };
-        tokio::select! {
-            _ = files.follow(asked) => {}
-            true = changed => return,
+        // A file that is gone for a while is not a reason to give up the connections.
+        while authorities.state().value == first {
+            authorities.changed().await;
         }
-        std::future::pending::<()>().await;
     };
     let edited = async {
-        while config.value.changed().await.is_ok() {
-            if **config.value.borrow_and_update() != *now {
-                return;
-            }
+        while config.state().value.is_none_or(|value| *value == *now) {
+            config.changed().await;
         }
-        std::future::pending::<()>().await;
     };
     let why = tokio::select! {
         () = rotated => "a file of certificate authorities changed",
         () = edited => "the configuration changed",
+        _ = files.follow(asked) => std::future::pending().await,
     };
     drop(stop);
     why
 }
 
-/// The files with authorities that a configuration names.
+/// The files of certificate authorities that a configuration names.
 fn authorities(config: &Config) -> Vec<PathBuf> {
     let file = |trust: &Trust| match trust {
         Trust::Verify { roots: Roots::File(path), .. } => Some(path.clone()),
@@ -253,27 +255,27 @@ fn authorities(config: &Config) -> Vec<PathBuf> {
     files
 }
 
-/// Tells what is about to be worked on, without secrets.
+/// Logs what the run works on, without secrets.
 fn describe(config: &Config) {
     for vcenter in &config.vcenters {
         info!(
             vcenter = vcenter.name,
             server = vcenter.server,
             datacenters = ?vcenter.datacenters,
-            "following"
+            "watching vCenter"
         );
         if vcenter.trust == Trust::Insecure {
             warn!(
                 vcenter = vcenter.name,
-                "its certificate is not checked: whoever answers gets the password; set caFile or thumbprint"
+                "certificate is not verified: any server that answers receives the password; set caFile or thumbprint"
             );
         }
     }
 }
 
-fn host() -> Result<String, Unusable> {
+fn host_name() -> Result<String, Failure> {
     let path = "/proc/sys/kernel/hostname";
-    let read = std::fs::read_to_string(path)
-        .map_err(|error| Unusable { source_name: path.to_owned(), problem: error.to_string() })?;
+    let read =
+        std::fs::read_to_string(path).map_err(|error| format!("{path} cannot be used: {error}"))?;
     Ok(read.trim().to_owned())
 }

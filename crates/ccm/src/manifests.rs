@@ -1,10 +1,9 @@
 //! What runs the cloud controller manager in a cluster, as Kubernetes' own types.
 //!
-//! Names and labels are those of the Go manager's manifests: who applies ours over them replaces it, and the
-//! configuration that is there stays in use. Roles are made of what the code calls ([`permissions`]).
+//! Names and labels are those of the Go manager's manifests: applying ours over them replaces it, and the existing
+//! configuration stays in use. Roles are made of what the code calls ([`permissions`]).
 //!
-//! Deliberately absent: a Service. Nobody but the kubelet and a collector of metrics calls the manager, and
-//! both find its pods.
+//! Deliberately absent: a Service. The kubelet and the collector of metrics find the pods without one.
 
 mod permissions;
 mod pod;
@@ -25,10 +24,10 @@ use serde_json::Value;
 
 pub use self::permissions::permissions;
 
-/// The image, where nobody says another one.
+/// The default image.
 pub const IMAGE: &str =
     concat!("ghcr.io/vsphere-drivers/vsphere-drivers:", env!("CARGO_PKG_VERSION"));
-/// The namespace that everything is in.
+/// The namespace of all objects.
 pub const NAMESPACE: &str = "kube-system";
 /// The name of the lease, of the account and of the roles in namespaces.
 const ACCOUNT: &str = "cloud-controller-manager";
@@ -41,40 +40,40 @@ const RBAC: &str = "rbac.authorization.k8s.io";
 
 /// What differs between clusters.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub struct Parameters {
     /// The image to run.
     pub image: String,
-    /// The Secrets that the configuration names; no other one may be read.
+    /// The Secrets that the configuration names; the role allows no others.
     pub secrets: Vec<SecretName>,
 }
 
-impl Default for Settings {
+impl Default for Parameters {
     fn default() -> Self {
         let secret = SecretName { namespace: NAMESPACE.to_owned(), name: SECRET.to_owned() };
         Self { image: IMAGE.to_owned(), secrets: vec![secret] }
     }
 }
 
-/// Everything but the configuration.
+/// All objects but the configuration.
 #[derive(Debug, Clone)]
 pub struct Manifests {
-    /// Who the manager is to Kubernetes.
+    /// The account of the pods.
     pub account: ServiceAccount,
-    /// What it may do in the whole cluster.
+    /// Permissions in the whole cluster.
     pub cluster_role: ClusterRole,
-    /// That the account has that role.
+    /// Binds the cluster role to the account.
     pub cluster_role_binding: ClusterRoleBinding,
-    /// What it may do in some namespaces.
+    /// Permissions in single namespaces.
     pub roles: Vec<Role>,
-    /// That the account has these roles.
+    /// Bind these roles to the account.
     pub role_bindings: Vec<RoleBinding>,
-    /// A pod on each node of the control plane, of which one leads.
+    /// A pod on each control-plane node; one of them leads.
     pub daemon_set: DaemonSet,
 }
 
 /// Makes the objects.
 #[must_use]
-pub fn manifests(settings: &Settings) -> Manifests {
+pub fn manifests(settings: &Parameters) -> Manifests {
     let permissions = permissions(settings);
     let namespaces = by_namespace(&permissions);
     let cluster = permissions.iter().filter(|one| one.scope == Scope::Cluster);
@@ -209,7 +208,7 @@ mod tests {
             let CredentialSource::Secret(name) = &vcenter.credentials else {
                 panic!("the example has a password in it")
             };
-            assert!(Settings::default().secrets.contains(name));
+            assert!(Parameters::default().secrets.contains(name));
             assert_eq!(secret.metadata.name.as_deref(), Some(name.name.as_str()));
             let keys = secret.string_data.as_ref().unwrap();
             assert!(keys.contains_key(&format!("{}.username", vcenter.server)), "{keys:?}");
@@ -218,7 +217,7 @@ mod tests {
 
     #[test]
     fn no_rule_has_a_wildcard_and_secrets_and_leases_are_named() {
-        for permission in permissions(&Settings::default()) {
+        for permission in permissions(&Parameters::default()) {
             let rule = &permission.rule;
             let words = rule.verbs.iter().chain(rule.resources.iter().flatten());
             assert!(words.chain(rule.api_groups.iter().flatten()).all(|word| word != "*"));
@@ -231,7 +230,7 @@ mod tests {
     #[test]
     fn each_namespace_with_a_secret_gets_a_role() {
         let elsewhere = SecretName { namespace: "vsphere".to_owned(), name: "east".to_owned() };
-        let mut settings = Settings::default();
+        let mut settings = Parameters::default();
         settings.secrets.push(elsewhere);
         let made = manifests(&settings);
         let namespaces: Vec<_> =
@@ -251,7 +250,7 @@ mod tests {
 
     #[test]
     fn upstreams_roles_and_manifests_suffice() {
-        for permission in permissions(&Settings::default()) {
+        for permission in permissions(&Parameters::default()) {
             let text = |list: Option<Vec<String>>| list.unwrap_or_default().concat();
             let (group, resource) =
                 (text(permission.rule.api_groups), text(permission.rule.resources));
@@ -268,7 +267,8 @@ mod tests {
                 );
             }
         }
-        let pods = manifests(&Settings::default()).daemon_set.spec.unwrap().template.spec.unwrap();
+        let pods =
+            manifests(&Parameters::default()).daemon_set.spec.unwrap().template.spec.unwrap();
         assert_eq!(pods.service_account_name.as_deref(), Some("cloud-controller-manager"));
         // The image must do what it does for upstream's pods, which name no command.
         assert_eq!(pods.containers[0].command, None);

@@ -12,15 +12,17 @@ const ALL: [[&str; 2]; 4] = [NODES, LIFECYCLE, SERVICE, ROUTE];
 /// The controllers that run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Controllers {
-    /// Whether Nodes are initialised and kept.
+    /// Whether Nodes are initialised and updated.
     pub nodes: bool,
     /// Whether Nodes are tainted and deleted.
     pub lifecycle: bool,
+    /// Whether load balancers or routes are wanted, which this program does not serve.
+    pub unserved: bool,
 }
 
-/// A list that names a controller nobody knows.
+/// A list that names an unknown controller.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{name:?} is no controller; known are {}", known())]
+#[error("{name:?} is not a known controller; these are: {}", known())]
 pub struct InvalidControllers {
     name: String,
 }
@@ -30,16 +32,10 @@ fn known() -> String {
 }
 
 impl Controllers {
-    /// The names of those that run, as `/healthz` has them.
+    /// The names of those that run, as in `/healthz`.
     pub fn names(self) -> Vec<&'static str> {
         let all = [(self.nodes, NODES[0]), (self.lifecycle, LIFECYCLE[0])];
         all.into_iter().filter(|(runs, _)| *runs).map(|(_, name)| name).collect()
-    }
-}
-
-impl Default for Controllers {
-    fn default() -> Self {
-        Self { nodes: true, lifecycle: true }
     }
 }
 
@@ -65,6 +61,7 @@ impl FromStr for Controllers {
                 None => words.contains(&"*"),
             }
         };
-        Ok(Self { nodes: runs(NODES), lifecycle: runs(LIFECYCLE) })
+        let unserved = runs(SERVICE) || runs(ROUTE);
+        Ok(Self { nodes: runs(NODES), lifecycle: runs(LIFECYCLE), unserved })
     }
 }

@@ -1,36 +1,36 @@
-//! Labels that are given on the command line.
+//! `--node-labels`.
 
 use std::{collections::BTreeMap, str::FromStr};
 
-use crate::zones::is_label;
+use crate::plan::zones::is_label;
 
 const LONGEST_PREFIX: usize = 253;
 
-/// Labels, all of which Kubernetes takes.
+/// Labels that are valid in Kubernetes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NodeLabels(pub BTreeMap<String, String>);
 
-/// What is no list of labels.
+/// Why a list of labels is not valid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidLabels {
-    /// There is no `=`.
-    #[error("{0:?} is no label: write key=value,key=value")]
+    /// An entry without `=`.
+    #[error("{0:?} is not a valid label; write key=value,key=value")]
     NoValue(String),
-    /// The key is none.
+    /// A key that Kubernetes refuses.
     #[error(
-        "{0:?} is no key of a label: it has at most 63 letters, digits, '-', '_' and '.', after an optional \
+        "{0:?} is not a valid label key: it has at most 63 letters, digits, '-', '_' and '.', after an optional \
          domain and '/'"
     )]
     Key(String),
-    /// The value is none.
+    /// A value that Kubernetes refuses.
     #[error(
-        "{value:?} is no value for the label {key}: it has at most 63 letters, digits, '-', '_' and '.', and \
+        "{value:?} is not a valid value of the label {key}: it has at most 63 letters, digits, '-', '_' and '.', and \
          begins and ends with a letter or digit"
     )]
     Value {
-        /// Of which label.
+        /// The label's key.
         key: String,
-        /// What was given.
+        /// The value as given.
         value: String,
     },
 }

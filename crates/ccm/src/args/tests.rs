@@ -48,22 +48,21 @@ fn controllers_are_chosen_as_in_kubernetes_own_components() {
         ("", false, false),
     ];
     for (text, nodes, lifecycle) in table {
-        let expected = Controllers { nodes, lifecycle };
-        assert_eq!(text.parse::<Controllers>().unwrap(), expected, "{text:?}");
+        let chosen = text.parse::<Controllers>().unwrap();
+        assert_eq!((chosen.nodes, chosen.lifecycle), (nodes, lifecycle), "{text:?}");
     }
 }
 
 #[test]
 fn a_list_of_controllers_may_begin_with_a_dash() {
     let chosen = flags("--controllers=-cloud-node-lifecycle,*").cloud.controllers;
-    assert_eq!(chosen, Controllers { nodes: true, lifecycle: false });
     assert_eq!(chosen.names(), ["cloud-node-controller"]);
 }
 
 #[test]
 fn a_controller_that_nobody_knows_is_named_beside_those_that_exist() {
     let text = line("--controllers=*,-nodeipam").unwrap_err();
-    assert!(text.contains("\"nodeipam\" is no controller"), "{text}");
+    assert!(text.contains("\"nodeipam\" is not a known controller"), "{text}");
     assert!(text.contains("cloud-node-lifecycle-controller (cloud-node-lifecycle)"), "{text}");
 }
 
@@ -74,11 +73,11 @@ fn labels_are_refused_at_the_start_and_not_by_the_api_later() {
     assert_eq!(labels, ["empty=", "example.com/rack=r-1", "team=storage"]);
     for (given, part) in [
         ("rack", "write key=value"),
-        ("=a", "is no key"),
-        ("Example.com/rack=a", "is no key"),
-        ("a/b/c=d", "is no key"),
+        ("=a", "is not a valid label key"),
+        ("Example.com/rack=a", "is not a valid label key"),
+        ("a/b/c=d", "is not a valid label key"),
         ("rack=two words", "unexpected argument"),
-        ("rack=-a", "is no value for the label rack"),
+        ("rack=-a", "is not a valid value of the label rack"),
     ] {
         let text = line(&format!("--node-labels={given}")).unwrap_err();
         assert!(text.contains(part), "{given}: {text}");
@@ -90,7 +89,9 @@ fn another_cloud_is_refused_with_what_to_do() {
     assert_eq!(flags("--cloud-provider=").cloud.cloud_provider, "vsphere");
     let text = line("--cloud-provider=vsphere-paravirtual").unwrap_err();
     assert!(text.contains("Supervisor"), "{text}");
-    assert!(line("--cloud-provider=aws").unwrap_err().contains("vsphere only"));
+    assert!(
+        line("--cloud-provider=aws").unwrap_err().contains("the only cloud provider is vsphere")
+    );
 }
 
 #[test]
@@ -116,4 +117,13 @@ fn without_a_configuration_nothing_starts() {
     let words = [PROGRAM].map(OsString::from);
     let text = read::<Flags>(words, REMOVED, IGNORED).unwrap_err().text;
     assert!(text.contains("--cloud-config"), "{text}");
+}
+
+#[test]
+fn load_balancers_and_routes_are_wanted_unless_both_are_switched_off() {
+    for (text, unserved) in
+        [("*", true), ("*,-service", true), ("*,-service,-route", false), ("cloud-node", false)]
+    {
+        assert_eq!(text.parse::<Controllers>().unwrap().unserved, unserved, "{text:?}");
+    }
 }

@@ -1,4 +1,4 @@
-//! What the manager calls, gathered from those who call.
+//! The permissions of the manager, collected from the modules that make the requests.
 
 use daemon::{
     admin, events, lease,
@@ -6,11 +6,11 @@ use daemon::{
     reload,
 };
 
-use super::{ACCOUNT, NAMESPACE, Settings};
+use super::{ACCOUNT, NAMESPACE, Parameters};
 
 /// Every permission that the manager needs, and no other.
 #[must_use]
-pub fn permissions(settings: &Settings) -> Vec<Permission> {
+pub fn permissions(settings: &Parameters) -> Vec<Permission> {
     let mut all = nodes();
     all.extend(admin::permissions());
     // About Nodes, which are in no namespace, and about the lease and our pod.
@@ -23,7 +23,7 @@ pub fn permissions(settings: &Settings) -> Vec<Permission> {
     all
 }
 
-/// The controller watches all Nodes, patches them and their status, reads one again when somebody was faster,
+/// The controller watches all Nodes, patches them and their status, reads one again after a conflict,
 /// and deletes those whose VM is gone.
 fn nodes() -> Vec<Permission> {
     let verbs = ["get", "list", "watch", "patch", "delete"];

@@ -1,7 +1,7 @@
-//! The pods: where they run, as whom, and how one sees that they are well.
+//! The pods: where they run, as which user, and their probes.
 //!
-//! The manager must run before the cluster does. It is what makes nodes usable, so it tolerates every taint of
-//! a node that is not ready yet, uses the node's network and the node's DNS: pods' networks and DNS come later.
+//! The manager makes nodes usable, so it has to run before the cluster's network and DNS do: it tolerates every taint
+//! of a node that is not ready yet, and uses the node's network and DNS.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ use k8s_openapi::{
     },
 };
 
-use super::{ACCOUNT, CONFIG, CONFIG_FILE, NAMESPACE, Settings, texts};
+use super::{ACCOUNT, CONFIG, CONFIG_FILE, NAMESPACE, Parameters, texts};
 
 const NAME: &str = "vsphere-cloud-controller-manager";
 /// Where health and metrics are served, by HTTPS.
@@ -32,7 +32,7 @@ const USER: i64 = 65532;
 const VOLUME: &str = "vsphere-config-volume";
 const CONFIG_DIR: &str = "/etc/cloud";
 
-pub(super) fn daemon_set(settings: &Settings) -> DaemonSet {
+pub(super) fn daemon_set(settings: &Parameters) -> DaemonSet {
     let common = [("component", ACCOUNT), ("tier", "control-plane")];
     let mut labels = texts(&common);
     labels.insert("name".to_owned(), NAME.to_owned());
@@ -63,7 +63,7 @@ pub(super) fn daemon_set(settings: &Settings) -> DaemonSet {
     }
 }
 
-fn pod(settings: &Settings) -> PodSpec {
+fn pod(settings: &Parameters) -> PodSpec {
     PodSpec {
         service_account_name: Some(ACCOUNT.to_owned()),
         priority_class_name: Some("system-node-critical".to_owned()),
@@ -96,7 +96,7 @@ fn pod(settings: &Settings) -> PodSpec {
     }
 }
 
-fn container(settings: &Settings) -> Container {
+fn container(settings: &Parameters) -> Container {
     Container {
         name: NAME.to_owned(),
         image: Some(settings.image.clone()),

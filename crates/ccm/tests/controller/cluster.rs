@@ -1,8 +1,6 @@
 //! A cluster without kubelets, a vCenter with its VMs, and the manager between them.
 
-use ccm::{Options, lifecycle::Settings};
 use cloud_config::{Config, Labels, Nodes};
-use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::{Event, Node};
 use kube::{Api, api::ListParams};
 use lab::{
@@ -12,8 +10,8 @@ use lab::{
 use vsphere::tls::{Roots, Trust};
 
 pub(crate) use crate::node::{
-    BOUND, Running, SHUTDOWN, UNINITIALIZED, addresses, annotation, condition, has_taint,
-    is_initialised, label, provider_id, put_login, secret, section,
+    BOUND, Running, SHUTDOWN, UNINITIALIZED, addresses, annotation, condition, eager, has_taint,
+    is_initialised, label, provider_id, put_login, secret, section, settings,
 };
 use crate::node::{register, report_ready};
 
@@ -56,11 +54,11 @@ impl Cluster {
     }
 
     pub(crate) fn run_with(&self, config: Config) -> Running {
-        Running::start(self.plane.client(), config, Options::default())
+        Running::start(ccm::Context::new(self.plane.client()), config, settings(&[]))
     }
 
     pub(crate) fn run_eagerly(&self, config: Config) -> Running {
-        Running::start(self.plane.client(), config, eager())
+        Running::start(ccm::Context::new(self.plane.client()), config, eager())
     }
 
     /// Registers a Node as a kubelet does that has an external cloud provider.
@@ -130,17 +128,6 @@ impl Cluster {
         let about = all.iter().filter(|event| event.reason.as_deref() == Some(reason));
         about.map(|event| event.count.unwrap_or(0)).sum()
     }
-}
-
-/// For a manager that deletes as soon as it may: what it leaves alone, every other one does.
-pub(crate) fn eager() -> Options {
-    let lifecycle = Settings {
-        checks: 1,
-        grace: SignedDuration::ZERO,
-        most_percent: 1000,
-        ..Settings::default()
-    };
-    Options { lifecycle, place_labels: true, ..Options::default() }
 }
 
 /// How a vCenter of the lab is trusted.

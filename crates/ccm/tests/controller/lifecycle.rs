@@ -4,8 +4,7 @@
 
 use std::time::Duration;
 
-use ccm::{Options, lifecycle::Settings};
-use jiff::SignedDuration;
+use ccm::{Context, Settings};
 use k8s_openapi::api::core::v1::{Event, Node};
 use kube::{Api, api::ListParams};
 use lab::{
@@ -21,7 +20,7 @@ use vsphere::{
 };
 
 use crate::cluster::{
-    BOUND, Cluster, Running, SHUTDOWN, UUIDS, condition, has_taint, is_initialised,
+    BOUND, Cluster, Running, SHUTDOWN, UUIDS, condition, has_taint, is_initialised, settings,
 };
 
 const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
@@ -37,21 +36,21 @@ object! {
 
 /// No waiting, where waiting is not what is tested.
 fn hasty() -> Settings {
-    Settings { checks: 2, grace: SignedDuration::from_secs(1), ..Settings::default() }
+    let mut settings = settings(&["--node-deletion-grace=1s", "--vcenter-patience=1s"]);
+    settings.lifecycle.checks = 2;
+    settings
 }
 
-fn run(cluster: &Cluster, lifecycle: Settings) -> Running {
-    let patience = SignedDuration::from_secs(1);
-    let options = Options { lifecycle, patience, ..Options::default() };
-    Running::start(cluster.plane.client(), cluster.config(Vec::new()), options)
+fn run(cluster: &Cluster, settings: Settings) -> Running {
+    Running::start(Context::new(cluster.plane.client()), cluster.config(Vec::new()), settings)
 }
 
 /// A cluster with the Nodes of the default world, initialised; they are not ready.
-async fn two_nodes(lifecycle: Settings) -> (Cluster, Running) {
+async fn two_nodes(settings: Settings) -> (Cluster, Running) {
     let cluster = Cluster::start().await;
     cluster.register("node-1", UUIDS[0], None).await;
     cluster.register("node-2", UUIDS[1], None).await;
-    let running = run(&cluster, lifecycle);
+    let running = run(&cluster, settings);
     cluster.until("node-1", "initialised", is_initialised).await;
     cluster.until("node-2", "initialised", is_initialised).await;
     (cluster, running)
@@ -148,7 +147,7 @@ async fn a_node_that_is_not_ready_because_its_vm_is_off_is_tainted_until_it_is_b
 async fn a_node_is_out_of_service_only_while_its_vm_is_off_for_certain() {
     let cluster = Cluster::start().await;
     cluster.register("node-1", UUIDS[0], None).await;
-    let running = run(&cluster, Settings { out_of_service: true, ..Settings::default() });
+    let running = run(&cluster, settings(&["--out-of-service-taint", "--vcenter-patience=1s"]));
     cluster.until("node-1", "initialised", is_initialised).await;
     let control = cluster.vcenter.control();
     control.power("node-1", Power::Off).await.unwrap();
@@ -246,7 +245,12 @@ async fn a_node_whose_vm_the_user_may_not_see_any_more_stays_though_it_is_destro
 
 #[tokio::test]
 async fn an_outage_of_vcenter_deletes_nothing_and_the_proof_begins_anew_after_it() {
-    let (cluster, running) = two_nodes(Settings { checks: 3, ..hasty() }).await;
+    let (cluster, running) = two_nodes({
+        let mut settings = hasty();
+        settings.lifecycle.checks = 3;
+        settings
+    })
+    .await;
     let control = cluster.vcenter.control();
     control.delete("node-1").await.unwrap();
     until_asked(&cluster, 2).await;
@@ -281,7 +285,8 @@ async fn a_node_whose_host_and_storage_are_lost_stays_while_another_goes() {
 }
 
 #[tokio::test]
-async fn nodes_stay_when_too_many_vms_are_destroyed_at_once() {
+async fn of_four_vms_that_are_destroyed_at_once_three_nodes_go_and_the_fourth_waits_over_a_reload()
+{
     let spec = VCenterSpec { generated_vms: 2, ..VCenterSpec::default() };
     let (plane, vcenter) = tokio::try_join!(ControlPlane::start(), VCenter::start(&spec)).unwrap();
     let nodes = Api::all(plane.client());
@@ -291,16 +296,36 @@ async fn nodes_stay_when_too_many_vms_are_destroyed_at_once() {
         // By its name: nobody knows the ids of VMs that are made up.
         cluster.register(name, "", None).await;
     }
-    let running = run(&cluster, hasty());
+    let context = Context::new(cluster.plane.client());
+    let run = || Running::start(context.clone(), cluster.config(Vec::new()), hasty());
+    let running = run();
     for name in names {
         cluster.until(name, "initialised", is_initialised).await;
     }
     let control = cluster.vcenter.control();
-    tokio::try_join!(control.delete("node-1"), control.delete("generated-00001")).unwrap();
-    until_told(&cluster, "node-1", "TooManyDeletions").await;
-    until_told(&cluster, "generated-00001", "TooManyDeletions").await;
     for name in names {
-        assert!(exists(&cluster, name).await, "{name}");
+        control.delete(name).await.unwrap();
     }
+    let waited = until("three Nodes gone and one that waits", LONG_BOUND, || async {
+        let left = cluster.nodes.list(&ListParams::default()).await?.items;
+        let mut waiting = 0;
+        for node in &left {
+            let name = node.metadata.name.as_deref().unwrap_or_default();
+            let told = reasons(&cluster, name).await?;
+            waiting += usize::from(told.iter().any(|one| one == "TooManyDeletions"));
+        }
+        let done = (left.len(), waiting) == (1, 1);
+        Ok(if done { Wait::Done(()) } else { Wait::NotYet(format!("{} left", left.len())) })
+    });
+    waited.await.unwrap();
+    // A changed configuration is a new run in the same process, which knows what the last one deleted.
+    running.stop().await;
+    let running = run();
+    let again = until("the fourth waits in the new run", LONG_BOUND, || async {
+        let times = cluster.told("TooManyDeletions").await;
+        Ok(if times > 1 { Wait::Done(()) } else { Wait::NotYet(format!("reported {times} times")) })
+    });
+    again.await.unwrap();
+    assert_eq!(cluster.nodes.list(&ListParams::default()).await.unwrap().items.len(), 1);
     running.stop().await;
 }

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use ccm::{Apply, Options};
+use ccm::{Context, Mode};
 use kube::{Api, api::ListParams};
 use lab::{ControlPlane, VCenter, VCenterSpec, Wait, until};
 use tokio::sync::mpsc;
@@ -17,7 +17,7 @@ use tracing::{
 
 use crate::cluster::{
     BOUND, Cluster, Running, UNINITIALIZED, UUIDS, addresses, condition, has_taint, is_initialised,
-    label, provider_id,
+    label, provider_id, settings,
 };
 
 #[tokio::test]
@@ -56,7 +56,7 @@ async fn hundreds_of_nodes_that_are_there_from_the_start_are_all_initialised() {
     let nodes = Api::all(plane.client());
     let cluster = Cluster { plane, vcenter, nodes };
     // Their VMs are found by the names of the guests.
-    let unknown = "00000000-0000-4000-8000-000000000000";
+    let unknown = "";
     for number in 1..=NODES {
         cluster.register(&format!("generated-{number:05}"), unknown, None).await;
     }
@@ -102,8 +102,8 @@ async fn a_manager_that_only_prints_writes_nothing() {
     cluster.register("node-1", UUIDS[0], None).await;
     let before = cluster.nodes.get("node-1").await.unwrap();
     let (sender, mut lines) = mpsc::unbounded_channel();
-    let options = Options { apply: Apply::Print(sender), ..Options::default() };
-    let running = Running::start(cluster.plane.client(), cluster.config(Vec::new()), options);
+    let context = Context { mode: Mode::Print(sender), ..Context::new(cluster.plane.client()) };
+    let running = Running::start(context, cluster.config(Vec::new()), settings(&[]));
     let told = async {
         while let Some(line) = lines.recv().await {
             if line.contains("vsphere://") {

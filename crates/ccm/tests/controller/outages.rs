@@ -1,7 +1,5 @@
 //! vCenters that are down, slow or half there, and what is true of Nodes meanwhile and afterwards.
 
-use ccm::Options;
-use jiff::SignedDuration;
 use lab::{
     Wait, until,
     vcenter::{HttpFault, HttpFaultKind, Power},
@@ -11,7 +9,7 @@ use vsphere::tls::Trust;
 
 use crate::cluster::{
     BOUND, Cluster, Running, SHUTDOWN, UNINITIALIZED, UUIDS, addresses, annotation, condition,
-    has_taint, is_initialised, label, reason, section,
+    has_taint, is_initialised, label, reason, section, settings,
 };
 
 const ZONE: &str = "topology.kubernetes.io/zone";
@@ -25,9 +23,9 @@ async fn break_all(cluster: &Cluster, path: &str, kind: HttpFaultKind) {
 #[tokio::test]
 async fn while_vcenter_is_down_no_node_is_tainted_deleted_or_initialised_and_all_say_so() {
     let cluster = Cluster::start().await;
-    let impatient = Options { patience: SignedDuration::ZERO, ..Options::default() };
+    let impatient = settings(&["--vcenter-patience=0s"]);
     let config = cluster.config(Vec::new());
-    let running = Running::start(cluster.plane.client(), config, impatient);
+    let running = Running::start(ccm::Context::new(cluster.plane.client()), config, impatient);
     cluster.register("node-1", UUIDS[0], None).await;
     cluster.until("node-1", "initialised", is_initialised).await;
     let before = cluster.nodes.get("node-1").await.unwrap();

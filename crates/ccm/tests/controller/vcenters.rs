@@ -1,8 +1,6 @@
 //! vCenters that restart, and vCenters that do not answer.
 
-use ccm::Options;
 use cloud_config::{Config, CredentialSource, Inline};
-use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::Node;
 use lab::{Wait, until, vcenter::ADMINISTRATOR};
 use tokio::net::TcpListener;
@@ -10,7 +8,7 @@ use vsphere::tls::Trust;
 
 use crate::cluster::{
     BOUND, Cluster, Running, UNINITIALIZED, UUIDS, condition, explanation, has_taint,
-    is_initialised, put_login, secret, section,
+    is_initialised, put_login, secret, section, settings,
 };
 
 #[tokio::test]
@@ -90,8 +88,8 @@ async fn vms_are_looked_for_in_the_configured_datacenters_only() {
 /// What a Node says that stays uninitialised, once a silent vCenter is told at once.
 async fn said_by_a_new_node(cluster: &Cluster, config: Config) -> String {
     cluster.register("node-1", UUIDS[0], None).await;
-    let impatient = Options { patience: SignedDuration::ZERO, ..Options::default() };
-    let running = Running::start(cluster.plane.client(), config, impatient);
+    let impatient = settings(&["--vcenter-patience=0s"]);
+    let running = Running::start(ccm::Context::new(cluster.plane.client()), config, impatient);
     let is_told = |node: &Node| {
         let said = explanation(node);
         // The first word is that nobody has asked yet.

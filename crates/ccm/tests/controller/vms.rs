@@ -191,7 +191,7 @@ async fn a_vm_that_the_user_may_not_see_any_more_does_not_take_its_node_with_it(
     config.vcenters[0].credentials = secret();
     let client = cluster.plane.client();
     put_login(&client, "cpi@vsphere.local", "Lab-cpi-1!").await.unwrap();
-    let running = Running::start(client.clone(), config, eager());
+    let running = Running::start(ccm::Context::new(client.clone()), config, eager());
     cluster.join_both().await;
     put_login(&client, "two@vsphere.local", "Lab-cpi-1!").await.unwrap();
     cluster.ready("node-1", false).await;

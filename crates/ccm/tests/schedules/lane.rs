@@ -1,4 +1,4 @@
-//! Where schedules are played: an API server that can refuse us, and a vCenter with enough VMs for all.
+//! Where schedules are played: an API server that can refuse us, and two vCenters with enough VMs for all.
 
 use std::fmt::Write as _;
 
@@ -18,24 +18,24 @@ use vsphere::tls::{Roots, Trust};
 
 use crate::{
     node::{put_login, secret, section},
-    script::{MACHINES, Who},
+    script::{MACHINES, VCENTERS, Who, home},
     witness::Witness,
 };
 
 /// Whom the manager is to the API, and what its rights are called.
 const ACCOUNT: &str = "cloud-controller-manager";
 
-/// An API server and a vCenter.
+/// An API server and the vCenters.
 pub(crate) struct Lane {
     pub(crate) nodes: Api<Node>,
     /// With the manager's rights only.
     pub(crate) client: Client,
-    pub(crate) vcenter: VCenter,
+    pub(crate) vcenters: [VCenter; VCENTERS],
     pub(crate) witness: Witness,
     plane: ControlPlane,
 }
 
-/// How many sessions vCenter has.
+/// How many sessions a vCenter has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Sessions {
     pub(crate) soap: usize,
@@ -63,13 +63,18 @@ impl Machine {
 impl Lane {
     /// A lane for so many schedules.
     pub(crate) async fn start(schedules: usize) -> Self {
-        let spec = VCenterSpec { description: world(schedules), ..VCenterSpec::default() };
-        let (plane, vcenter) =
-            tokio::try_join!(ControlPlane::start(), VCenter::start(&spec)).unwrap();
+        let spec = |at| VCenterSpec { description: world(schedules, at), ..VCenterSpec::default() };
+        let (first, second) = (spec(0), spec(1));
+        let (plane, first, second) = tokio::try_join!(
+            ControlPlane::start(),
+            VCenter::start(&first),
+            VCenter::start(&second)
+        )
+        .unwrap();
         let nodes = Api::all(plane.client());
         let client = as_account(&plane).await;
         let witness = Witness::start(nodes.clone());
-        let lane = Self { nodes, client, vcenter, witness, plane };
+        let lane = Self { nodes, client, vcenters: [first, second], witness, plane };
         let rules = json!([
             {"apiGroups": [""], "resources": ["nodes", "nodes/status"], "verbs": ["*"]},
             {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"]},
@@ -110,18 +115,36 @@ impl Lane {
         put_login(&self.plane.client(), user, password).await
     }
 
-    pub(crate) fn config(&self) -> Config {
-        let roots = Roots::File(self.vcenter.authority().to_owned());
-        let trust = Trust::Verify { roots, thumbprint: None };
-        let mut vcenter = section("vcenter", self.vcenter.url(), trust);
-        vcenter.credentials = secret();
+    /// The configuration, with or without the names of the datacenters.
+    pub(crate) fn config(&self, datacenters: bool) -> Config {
+        let vcenters = self.vcenters.iter().zip(["vcenter", "other"]).map(|(vcenter, name)| {
+            let roots = Roots::File(vcenter.authority().to_owned());
+            let trust = Trust::Verify { roots, thumbprint: None };
+            let mut section = section(name, vcenter.url(), trust);
+            // One entry of the Secret is for both.
+            "vcenter".clone_into(&mut section.server);
+            section.credentials = secret();
+            if datacenters {
+                section.datacenters = vec!["dc-1".to_owned()];
+            }
+            section
+        });
         let labels = Labels { zone: Some("k8s-zone".to_owned()), region: None };
-        Config { vcenters: vec![vcenter], labels, nodes: Nodes::default() }
+        Config { vcenters: vcenters.collect(), labels, nodes: Nodes::default() }
     }
 
-    /// Our sessions by kind.
-    pub(crate) async fn sessions(&self) -> Sessions {
-        let state = self.vcenter.control().state_as_json().await.unwrap();
+    /// A round trip to the API server and to each vCenter.
+    pub(crate) async fn beat(&self) -> anyhow::Result<()> {
+        self.nodes.get_opt("nobody").await?;
+        for vcenter in &self.vcenters {
+            vcenter.control().calls().await?;
+        }
+        Ok(())
+    }
+
+    /// Our sessions in a vCenter by kind.
+    pub(crate) async fn sessions(&self, vcenter: usize) -> Sessions {
+        let state = self.vcenters[vcenter].control().state_as_json().await.unwrap();
         let of = |kind: &str| {
             let sessions = state["sessions"].as_array().into_iter().flatten();
             let ours = sessions.filter(|one| {
@@ -141,9 +164,9 @@ async fn as_account(plane: &ControlPlane) -> Client {
     Client::try_from(config).unwrap()
 }
 
-/// A vCenter with the VMs of all schedules.
-fn world(schedules: usize) -> Description {
-    let mut text = "name: vcenter\nusers:\n".to_owned();
+/// A vCenter with its VMs of all schedules.
+fn world(schedules: usize, vcenter: usize) -> Description {
+    let mut text = format!("name: vcenter-{vcenter}\nusers:\n");
     for (user, password, role) in [
         ("cpi", "Lab-cpi-1!", "ReadOnly"),
         ("administrator", "Lab-admin-1!", "Admin"),
@@ -161,7 +184,8 @@ fn world(schedules: usize) -> Description {
          networks: [{name: nodes}]\n    clusters: [{name: cluster-1, hosts: [{name: esx-1}, {name: \
          esx-2}]}]\n    datastores: [{name: shared-1}]\n    vms:\n",
     );
-    for (slot, at) in (0..schedules).flat_map(|slot| (0..MACHINES).map(move |at| (slot, at))) {
+    let own = (0..MACHINES).filter(|at| home(*at) == vcenter);
+    for (slot, at) in (0..schedules).flat_map(|slot| own.clone().map(move |at| (slot, at))) {
         let Machine { name, uuid, address } = Machine::of(slot, at);
         writeln!(
             text,

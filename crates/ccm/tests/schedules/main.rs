@@ -1,5 +1,8 @@
-//! Two hundred random schedules of faults: whatever happens in whatever order, no Node is ever wrong, and soon after
-//! the last fault all are right.
+//! Two hundred random schedules of faults: whatever happens in whatever order, no Node is ever wrong, and within ten
+//! seconds of quiet after the last fault all are right.
+//!
+//! The ten seconds are counted in beats, each a pause and a round trip to every server, so that a busy machine makes
+//! the beats longer instead of the test fail.
 //!
 //! `SEED=n` plays one schedule alone; a failure names its seed.
 
@@ -12,26 +15,23 @@ mod play;
 mod script;
 mod witness;
 
-use std::{io::Write as _, time::Duration};
+use std::io::Write as _;
 
 use self::{
     lane::Lane,
-    play::{Converged, play},
+    play::{Converged, MOST_BEATS, play},
     script::Script,
 };
 
 /// How many schedules are played.
 const SCHEDULES: u64 = 200;
-/// How many are played at once, each with an API server and a vCenter of its own: most of the time all wait.
+/// How many are played at once, each with an API server and vCenters of its own: most of the time all wait.
 const LANES: u64 = 8;
-
-/// Later than this is later than anybody wants to wait.
-const LATE: Duration = Duration::from_secs(10);
 
 /// What became of a schedule.
 type Outcome = (u64, anyhow::Result<Converged>);
 
-/// Plays schedules one after the other, on one API server and one vCenter.
+/// Plays schedules one after the other, on one API server and two vCenters.
 fn play_all(seeds: &[u64]) -> Vec<Outcome> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
@@ -75,25 +75,20 @@ fn two_hundred_random_schedules_never_harm_a_node_and_all_converge() {
     report(&outcomes);
 }
 
-/// Says how long it took until everything was right, which is worth knowing and no reason to fail.
+/// Prints how long it took until everything was right.
 fn report(outcomes: &[Outcome]) {
     let converged = |(seed, outcome): &Outcome| {
         let Converged { after, last } = outcome.as_ref().ok()?;
         Some((*after, *seed, *last))
     };
-    let mut times: Vec<(Duration, u64, &str)> = outcomes.iter().filter_map(converged).collect();
+    let mut times: Vec<(u32, u64, &str)> = outcomes.iter().filter_map(converged).collect();
     times.sort_unstable();
-    let late = times.iter().filter(|(after, ..)| *after > LATE).count();
     let middle = times.get(times.len() / 2).map(|(after, ..)| *after).unwrap_or_default();
-    // Past the test's own output, which nobody sees while all is well.
-    let mut told = std::io::stdout();
+    // Past the test's own output, which is hidden while it succeeds.
+    let mut output = std::io::stdout();
     let count = times.len();
-    writeln!(
-        told,
-        "{count} schedules were right after {middle:.1?} in the middle, {late} after {LATE:?}"
-    )
-    .unwrap();
+    writeln!(output, "{count} schedules were right after {middle} beats in the middle").unwrap();
     for (after, seed, last) in times.iter().rev().take(5) {
-        writeln!(told, "SEED={seed}: {after:.1?}, until then {last}").unwrap();
+        writeln!(output, "SEED={seed}: {after} of {MOST_BEATS} beats, until then {last}").unwrap();
     }
 }

@@ -1,27 +1,22 @@
-//! Plays a schedule, waits until everything is as it should be, and says how long that took.
+//! Plays a schedule, waits until everything is as it should be, and reports how long that took.
 
-use std::{
-    cell::Cell,
-    time::{Duration, Instant},
-};
+use std::{cell::Cell, time::Duration};
 
 use anyhow::{Context, Result, bail};
-use ccm::{Options, lifecycle::Settings};
-use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::DeleteParams;
 use lab::{
     Wait, until,
-    vcenter::{HttpFault, HttpFaultKind, Power},
+    vcenter::{CloneSpec, HttpFault, HttpFaultKind, Power},
 };
 
 use crate::{
     lane::{Lane, Machine, Sessions},
     node::{
-        BOUND, Running, SHUTDOWN, UNINITIALIZED, addresses, annotation, condition, has_taint,
-        is_initialised, label, register, report_ready,
+        BOUND, Running, SHUTDOWN, UNINITIALIZED, addresses, annotation, condition, eager,
+        has_taint, is_initialised, label, provider_id, register, report_ready,
     },
-    script::{MACHINES, Outage, Script, Step, Who},
+    script::{MACHINES, Outage, Script, Step, VCENTERS, Who, home},
     witness::Seen,
 };
 
@@ -40,10 +35,15 @@ enum Removal {
     Unregistered,
 }
 
+/// What a beat waits for besides a round trip to all servers.
+const PAUSE: Duration = Duration::from_millis(100);
+/// Ten seconds on a machine that has nothing else to do. On a busy one beats are as much longer as everything else is.
+pub(crate) const MOST_BEATS: u32 = 100;
+
 /// How a schedule ended well.
 pub(crate) struct Converged {
-    /// How long after its last step everything was right.
-    pub(crate) after: Duration,
+    /// How many beats after its last step everything was right.
+    pub(crate) after: u32,
     /// What was wrong until then.
     pub(crate) last: &'static str,
 }
@@ -54,9 +54,13 @@ struct Player<'a> {
     slot: usize,
     models: Vec<Model>,
     running: Option<Running>,
-    outage: Option<Outage>,
-    /// Whether a session may be left that nobody could log out, because vCenter did not answer.
-    stranded: bool,
+    /// What a process keeps over reloads.
+    context: ccm::Context,
+    outages: [Option<Outage>; VCENTERS],
+    /// Whether a session may be left that nobody could log out, because vCenter did not answer or we were killed.
+    stranded: [bool; VCENTERS],
+    /// Whether the configuration names the datacenters.
+    datacenters: bool,
     readdressed: usize,
 }
 
@@ -70,8 +74,17 @@ pub(crate) async fn play(lane: &mut Lane, slot: usize, script: &Script) -> Resul
         removal: None,
     };
     let models = (0..MACHINES).map(model).collect();
-    let mut player =
-        Player { lane, slot, models, running: None, outage: None, stranded: false, readdressed: 0 };
+    let mut player = Player {
+        context: ccm::Context::new(lane.client.clone()),
+        lane,
+        slot,
+        models,
+        running: None,
+        outages: [None; VCENTERS],
+        stranded: [false; VCENTERS],
+        datacenters: false,
+        readdressed: 0,
+    };
     let played = Box::pin(player.play(script)).await;
     if let Some(running) = player.running.take() {
         running.stop().await;
@@ -87,10 +100,7 @@ impl Player<'_> {
         for step in &script.steps {
             self.take(*step).await.with_context(|| format!("{step:?}"))?;
         }
-        let over = Instant::now();
-        let last = Cell::new("nothing");
-        until("everything is right", BOUND, || async { self.look(&last) }).await?;
-        let converged = Converged { after: over.elapsed(), last: last.get() };
+        let converged = self.converge().await?;
         self.check_sessions(Sessions { soap: 1, rest: 1 }).await?;
         if let Some(running) = self.running.take() {
             running.stop().await;
@@ -102,17 +112,36 @@ impl Player<'_> {
         if harm.is_empty() { Ok(converged) } else { bail!("{}", harm.join("\n")) }
     }
 
+    /// Waits until everything is right, which must be soon.
+    async fn converge(&mut self) -> Result<Converged> {
+        let last = Cell::new("nothing");
+        for after in 0..=MOST_BEATS {
+            match self.look(&last)? {
+                Wait::Done(()) => return Ok(Converged { after, last: last.get() }),
+                Wait::NotYet(seen) if after == MOST_BEATS => {
+                    bail!("not right {MOST_BEATS} beats after the last step: {seen}");
+                }
+                Wait::NotYet(_) => {}
+            }
+            tokio::time::sleep(PAUSE).await;
+            self.lane.beat().await?;
+        }
+        bail!("not right");
+    }
+
     fn start(&mut self) {
         // As eager as can be, so that what is wrong to delete would be deleted.
-        let lifecycle = Settings {
-            checks: 1,
-            grace: SignedDuration::ZERO,
-            most_percent: 1000,
-            ..Settings::default()
-        };
-        let options = Options { lifecycle, ..Options::default() };
-        let running = Running::start(self.lane.client.clone(), self.lane.config(), options);
-        self.running = Some(running);
+        let config = self.lane.config(self.datacenters);
+        self.running = Some(Running::start(self.context.clone(), config, eager()));
+    }
+
+    async fn stop(&mut self) {
+        for (stranded, outage) in self.stranded.iter_mut().zip(&self.outages) {
+            *stranded |= outage.is_some();
+        }
+        if let Some(running) = self.running.take() {
+            running.stop().await;
+        }
     }
 
     /// A Node of another cloud, which looks as if it needed us.
@@ -143,14 +172,25 @@ impl Player<'_> {
                 }
             }
             Step::StartAgain => {
-                self.stranded |= self.outage.is_some();
-                if let Some(running) = self.running.take() {
-                    running.stop().await;
-                }
+                self.stop().await;
+                self.context = ccm::Context::new(self.lane.client.clone());
+                self.start();
+            }
+            Step::Reload => {
+                self.datacenters = !self.datacenters;
+                self.stop().await;
+                self.start();
+            }
+            Step::Kill => {
+                self.stranded = [true; VCENTERS];
+                drop(self.running.take());
+                self.context = ccm::Context::new(self.lane.client.clone());
                 self.start();
             }
             Step::Login(who) => {
-                self.stranded |= self.outage.is_some();
+                for (stranded, outage) in self.stranded.iter_mut().zip(&self.outages) {
+                    *stranded |= outage.is_some();
+                }
                 self.lane.log_in_as(who).await?;
             }
             Step::Refuse(refuse) => self.lane.refuse(refuse).await,
@@ -159,18 +199,20 @@ impl Player<'_> {
         Ok(())
     }
 
-    /// What happens in vCenter.
+    /// What happens to a VM.
     async fn change(&mut self, step: Step) -> Result<()> {
-        let control = self.lane.vcenter.control().clone();
+        let of = |at: usize| self.lane.vcenters[home(at)].control().clone();
         match step {
             Step::Readdress(at) => {
                 self.readdressed += 1;
                 let address = format!("10.98.{}.{}", self.slot, self.readdressed);
+                let control = of(at);
                 let model = &mut self.models[at];
                 control.readdress(&model.machine.name, &[&format!("{address}/24")]).await?;
                 model.machine.address = address;
             }
             Step::Power(at, power) => {
+                let control = of(at);
                 let model = &mut self.models[at];
                 model.power = power;
                 if power != Power::On {
@@ -180,19 +222,39 @@ impl Player<'_> {
             }
             Step::Migrate(at, first) => {
                 let host = if first { "esx-1" } else { "esx-2" };
-                control.migrate(&self.models[at].machine.name, host).await?;
+                of(at).migrate(&self.models[at].machine.name, host).await?;
             }
             Step::Destroy(at) => {
+                let control = of(at);
                 let name = self.remove(at, Removal::Destroyed);
                 control.delete(&name).await?;
             }
             Step::Unregister(at) => {
+                let control = of(at);
                 let name = self.remove(at, Removal::Unregistered);
                 control.unregister(&name).await?;
             }
-            Step::Break(outage, cut) => {
-                self.heal().await?;
-                self.outage = Some(outage);
+            Step::Clone(at, powered_on) => {
+                let name = &self.models[at].machine.name;
+                let clone = CloneSpec { keep_uuid: true, extra_config: true, powered_on };
+                of(at).clone_vm(name, &format!("{name}-copy"), clone).await?;
+            }
+            Step::Unclone(at) => {
+                of(at).delete(&format!("{}-copy", self.models[at].machine.name)).await?;
+            }
+            other => self.disturb(other).await?,
+        }
+        Ok(())
+    }
+
+    /// What happens to a vCenter.
+    async fn disturb(&mut self, step: Step) -> Result<()> {
+        let of = |at: usize| self.lane.vcenters[at].control().clone();
+        match step {
+            Step::Break(at, outage, cut) => {
+                let control = of(at);
+                self.heal(at).await?;
+                self.outages[at] = Some(outage);
                 let kind = match outage {
                     Outage::Unavailable => HttpFaultKind::Status { status: 503 },
                     Outage::Hanging => HttpFaultKind::Hang,
@@ -205,9 +267,9 @@ impl Player<'_> {
                     control.restart(0).await?;
                 }
             }
-            Step::Heal => self.heal().await?,
-            Step::Expire => control.expire_sessions().await?,
-            Step::Restart(milliseconds) => control.restart(milliseconds).await?,
+            Step::Heal(at) => self.heal(at).await?,
+            Step::Expire(at) => of(at).expire_sessions().await?,
+            Step::Restart(at, milliseconds) => of(at).restart(milliseconds).await?,
             _ => {}
         }
         Ok(())
@@ -227,18 +289,20 @@ impl Player<'_> {
         name
     }
 
-    async fn heal(&mut self) -> Result<()> {
-        let control = self.lane.vcenter.control();
-        let Some(outage) = self.outage.take() else { return Ok(()) };
-        control.disarm().await?;
-        if outage == Outage::Hanging {
+    async fn heal(&mut self, at: usize) -> Result<()> {
+        let control = self.lane.vcenters[at].control();
+        let outage = self.outages[at].take();
+        if outage.is_some() {
+            control.disarm().await?;
+        }
+        if outage == Some(Outage::Hanging) {
             // What hangs would hang until the client's patience is over; somebody restarts such a vCenter.
             control.restart(0).await?;
-        } else if self.stranded {
+        } else if self.stranded[at] {
             // They end by themselves after half an hour.
             control.expire_sessions().await?;
         }
-        self.stranded = false;
+        self.stranded[at] = false;
         Ok(())
     }
 
@@ -260,12 +324,15 @@ impl Player<'_> {
     }
 
     async fn check_sessions(&self, most: Sessions) -> Result<()> {
-        let waited = until("no session is left over", BOUND, || async {
-            let open = self.lane.sessions().await;
-            let few = open.soap <= most.soap && open.rest <= most.rest;
-            Ok(if few { Wait::Done(()) } else { Wait::NotYet(format!("{open:?}")) })
-        });
-        waited.await
+        for vcenter in 0..VCENTERS {
+            until("no session is left over", BOUND, || async {
+                let open = self.lane.sessions(vcenter).await;
+                let few = open.soap <= most.soap && open.rest <= most.rest;
+                Ok(if few { Wait::Done(()) } else { Wait::NotYet(format!("{open:?}")) })
+            })
+            .await?;
+        }
+        Ok(())
     }
 
     async fn clean_up(&self, foreign: &str) -> Result<()> {
@@ -322,6 +389,10 @@ impl Model {
         }
         if !is_initialised(node) {
             return Err("it is not initialised");
+        }
+        let id = format!("vsphere://{}", self.machine.uuid);
+        if provider_id(node) != Some(id.as_str()) {
+            return Err("it has the provider id of another VM");
         }
         if addresses(node).get("InternalIP") != Some(&self.machine.address) {
             return Err("it has another address");

@@ -4,6 +4,13 @@ use lab::vcenter::Power;
 
 /// How many Nodes of ours a schedule has.
 pub(crate) const MACHINES: usize = 3;
+/// How many vCenters there are.
+pub(crate) const VCENTERS: usize = 2;
+
+/// The vCenter that a machine is in.
+pub(crate) fn home(machine: usize) -> usize {
+    machine % VCENTERS
+}
 
 /// A source of numbers that the same seed repeats.
 struct Dice(u64);
@@ -28,6 +35,10 @@ impl Dice {
 
     fn machine(&mut self) -> usize {
         usize::try_from(self.below(MACHINES as u64)).unwrap_or(0)
+    }
+
+    fn vcenter(&mut self) -> usize {
+        usize::try_from(self.below(VCENTERS as u64)).unwrap_or(0)
     }
 }
 
@@ -55,7 +66,7 @@ pub(crate) enum Who {
     Mistyped,
 }
 
-/// Something that happens. Machines are counted from 0.
+/// Something that happens. Machines and vCenters are counted from 0.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Step {
     /// A kubelet registers its Node.
@@ -72,20 +83,28 @@ pub(crate) enum Step {
     Destroy(usize),
     /// A VM is taken off the inventory.
     Unregister(usize),
-    /// vCenter stops answering, perhaps after cutting the connections it has.
-    Break(Outage, bool),
-    /// vCenter answers again.
-    Heal,
-    /// vCenter forgets all sessions.
-    Expire,
-    /// vCenter restarts and is down for so many milliseconds.
-    Restart(u32),
+    /// A VM is copied with its BIOS UUID; the copy runs, or not.
+    Clone(usize, bool),
+    /// The copy is deleted.
+    Unclone(usize),
+    /// A vCenter stops answering, perhaps after cutting the connections it has.
+    Break(usize, Outage, bool),
+    /// A vCenter answers again.
+    Heal(usize),
+    /// A vCenter forgets all sessions.
+    Expire(usize),
+    /// A vCenter restarts and is down for so many milliseconds.
+    Restart(usize, u32),
     /// The credentials change.
     Login(Who),
     /// The API refuses what we want, or not any more.
     Refuse(bool),
     /// Our process ends and starts again.
     StartAgain,
+    /// The configuration changes: it names the datacenters, or not any more.
+    Reload,
+    /// Our process is killed, without a chance to log out, and starts again.
+    Kill,
     /// So many milliseconds pass.
     Pause(u64),
 }
@@ -104,6 +123,7 @@ impl Script {
         let mut steps = Vec::new();
         let mut joined = [false; MACHINES];
         let mut removed = [false; MACHINES];
+        let mut cloned = [false; MACHINES];
         for _ in 0..8 + dice.below(9) {
             let machine = dice.machine();
             let step = if joined[machine] { step(&mut dice, machine) } else { Step::Join(machine) };
@@ -111,6 +131,10 @@ impl Script {
                 Step::Join(machine) => joined[machine] = true,
                 // One VM at most goes, so that there is something left to harm.
                 Step::Destroy(_) | Step::Unregister(_) if removed.contains(&true) => continue,
+                // Whether a Node is its VM's or the copy's cannot be told when the VM is gone.
+                Step::Destroy(machine) | Step::Unregister(machine) if cloned[machine] => continue,
+                Step::Clone(machine, _) if removed[machine] || cloned[machine] => continue,
+                Step::Clone(machine, _) => cloned[machine] = true,
                 Step::Destroy(machine) | Step::Unregister(machine) => removed[machine] = true,
                 Step::Readdress(machine) | Step::Power(machine, _) | Step::Migrate(machine, _)
                     if removed[machine] =>
@@ -124,13 +148,15 @@ impl Script {
         }
         let late = (0..MACHINES).filter(|machine| !joined[*machine]).map(Step::Join);
         steps.extend(late);
-        steps.extend([Step::Heal, Step::Refuse(false), Step::Login(Who::Usual)]);
+        steps.extend((0..VCENTERS).map(Step::Heal));
+        steps.extend((0..MACHINES).filter(|machine| cloned[*machine]).map(Step::Unclone));
+        steps.extend([Step::Refuse(false), Step::Login(Who::Usual)]);
         Self { steps }
     }
 }
 
 fn step(dice: &mut Dice, machine: usize) -> Step {
-    match dice.below(20) {
+    match dice.below(24) {
         0..3 => Step::Ready(machine, dice.below(3) == 0),
         3..5 => Step::Readdress(machine),
         5..8 => Step::Power(machine, dice.one_of(&[Power::Off, Power::On, Power::Suspended])),
@@ -139,13 +165,16 @@ fn step(dice: &mut Dice, machine: usize) -> Step {
         10 => Step::Unregister(machine),
         11..14 => {
             let kinds = [Outage::Unavailable, Outage::Hanging, Outage::Cut, Outage::Truncated];
-            Step::Break(dice.one_of(&kinds), dice.below(2) == 0)
+            Step::Break(dice.vcenter(), dice.one_of(&kinds), dice.below(2) == 0)
         }
-        14 => Step::Heal,
-        15 => Step::Expire,
-        16 => Step::Restart(dice.one_of(&[0, 300, 2000])),
+        14 => Step::Heal(dice.vcenter()),
+        15 => Step::Expire(dice.vcenter()),
+        16 => Step::Restart(dice.vcenter(), dice.one_of(&[0, 300, 2000])),
         17 => Step::Login(dice.one_of(&[Who::Usual, Who::Administrator, Who::Mistyped])),
         18 => Step::Refuse(dice.below(2) == 0),
-        _ => Step::StartAgain,
+        19 => Step::StartAgain,
+        20 => Step::Reload,
+        21 => Step::Kill,
+        _ => Step::Clone(machine, dice.below(2) == 0),
     }
 }

@@ -2,7 +2,8 @@
 
 use std::{collections::HashMap, time::Duration};
 
-use ccm::Options;
+use ccm::{Context, Settings, args::Flags};
+use clap::Parser;
 use cloud_config::{Config, CredentialSource, Inline, IpFamily, SecretName};
 use daemon::supervise::{Shutdown, Stop, shutdown};
 use k8s_openapi::{
@@ -30,10 +31,10 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    pub(crate) fn start(client: Client, config: Config, options: Options) -> Self {
+    pub(crate) fn start(context: Context, config: Config, settings: Settings) -> Self {
         let (stop, asked): (Stop, Shutdown) = shutdown();
         let mut tasks = JoinSet::new();
-        tasks.spawn(async move { ccm::run(client, &config, options, asked).await.unwrap() });
+        tasks.spawn(async move { ccm::run(context, &config, settings, asked).await.unwrap() });
         Self { stop, tasks }
     }
 
@@ -42,6 +43,20 @@ impl Running {
         self.stop.request();
         tokio::time::timeout(BOUND, self.tasks.join_next()).await.unwrap().unwrap().unwrap();
     }
+}
+
+/// Settings by flags, as on the command line.
+pub(crate) fn settings(flags: &[&str]) -> Settings {
+    let line = ["ccm", "--cloud-config=unused"].iter().chain(flags);
+    Settings::new(&Flags::try_parse_from(line).unwrap(), false)
+}
+
+/// Settings that delete as soon as a deletion is allowed at all: what these leave alone, all others do.
+pub(crate) fn eager() -> Settings {
+    let flags = ["--node-deletion-grace=0s", "--node-deletion-limit=100", "--place-labels"];
+    let mut settings = settings(&flags);
+    settings.lifecycle.checks = 1;
+    settings
 }
 
 /// The Secret that [`put_login`] writes.
@@ -117,6 +132,7 @@ pub(crate) fn section(name: &str, url: &str, trust: Trust) -> cloud_config::VCen
         trust,
         datacenters: Vec::new(),
         credentials: CredentialSource::Inline(inline),
+        fallback: None,
         ip_families: vec![IpFamily::V4],
     }
 }

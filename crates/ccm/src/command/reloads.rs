@@ -1,6 +1,6 @@
-//! Tells the user what became of a changed configuration, where `kubectl describe` shows it.
+//! Reports what became of a changed configuration, as events that `kubectl describe` shows.
 
-use std::{convert::Infallible, sync::Arc};
+use std::convert::Infallible;
 
 use cloud_config::Config;
 use daemon::{
@@ -11,18 +11,20 @@ use daemon::{
 };
 use k8s_openapi::api::core::v1::ObjectReference;
 
-use crate::{command::settings::Environment, metrics::Metrics};
+use crate::{
+    command::config::{Environment, InvalidConfig},
+    metrics::Metrics,
+};
 
-/// Who tells.
 #[derive(Clone)]
-pub(super) struct Teller {
+pub(super) struct ReloadReporter {
     events: Recorder,
-    /// Our pod, or the lease if nobody told us which pod we are.
+    /// Our pod, or the lease if the manifest does not name the pod.
     about: ObjectReference,
     metrics: Metrics,
 }
 
-impl Teller {
+impl ReloadReporter {
     pub(super) fn new(
         events: Recorder,
         environment: &Environment,
@@ -48,27 +50,25 @@ impl Teller {
         Self { events, about, metrics }
     }
 
-    /// That a changed configuration is in force.
-    pub(super) fn reloaded(&self, why: &str) {
+    pub(super) fn accepted(&self, why: &str) {
         self.metrics.configuration(true);
         let message = format!("{why}; it is in force now, without a restart");
         self.events.record(&self.about, Kind::Normal, "ConfigReloaded", &message);
     }
 
-    /// Tells about configurations that are refused, until `shutdown`.
+    /// Reports refused configurations until `shutdown`.
     pub(super) async fn refusals(
         self,
-        mut config: Followed<Arc<Config>>,
+        mut config: Followed<Config, InvalidConfig>,
         shutdown: Shutdown,
     ) -> Result<(), Infallible> {
-        while let Some(Ok(())) = shutdown.unless(config.refusal.changed()).await {
-            let Some(refusal) = config.refusal.borrow_and_update().clone() else { continue };
+        while shutdown.unless(config.changed()).await.is_some() {
+            let Some(refusal) = config.state().problem else { continue };
             self.metrics.configuration(false);
             let message =
                 format!("the changed configuration is refused, the old one stays: {refusal}");
             self.events.record(&self.about, Kind::Warning, "ConfigRefused", &message);
         }
-        shutdown.requested().await;
         Ok(())
     }
 }

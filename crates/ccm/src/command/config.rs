@@ -1,85 +1,73 @@
-//! What flags, the environment and the configuration file say, as the manager's own settings.
+//! Reads the configuration file and the environment of the program.
 
 use std::path::{Path, PathBuf};
 
-use cloud_config::{Config, Reader, Strictness};
+use cloud_config::{Config, Problems, Reader, Strictness};
 use daemon::reload::Contents;
-use jiff::SignedDuration;
 use tracing::warn;
 
-use crate::{args::Flags, lifecycle, run::Options};
-
-/// Where credentials are if nothing says where.
+/// The directory with credentials when the configuration names none.
 const SECRETS: &str = "/etc/cloud/secrets";
-/// The file that counts in a directory with several.
+/// The file that is read in a directory with several.
 const USUAL: &str = "vsphere.conf";
 
-/// The variables that mean something to us.
+/// The environment, and the variables of it that the program itself reads.
 #[derive(Clone)]
 pub(super) struct Environment {
-    /// All of them, for the configuration.
     pub(super) variables: Vec<(String, String)>,
-    /// The pod that we are, if the manifest says so: namespace and name.
+    /// `POD_NAMESPACE` and `POD_NAME`, where the manifest sets them.
     pub(super) pod: Option<(String, String)>,
-    skip_deletion: bool,
+    /// Whether `SKIP_NODE_DELETION` is set.
+    pub(super) skip_deletion: bool,
 }
 
 impl Environment {
     pub(super) fn of(variables: impl IntoIterator<Item = (String, String)>) -> Self {
         let variables: Vec<_> = variables.into_iter().collect();
-        let value = |name: &str| {
-            let found = variables.iter().find(|(known, _)| known == name);
-            found.map(|(_, value)| value.clone())
-        };
-        // As upstream has it, that the variable is there is enough.
+        let value = |name: &str| value_of(&variables, name);
+        // Any value counts, as in the Go program.
         let skip_deletion = value("SKIP_NODE_DELETION").is_some();
         let pod = value("POD_NAMESPACE").zip(value("POD_NAME"));
         Self { variables, pod, skip_deletion }
     }
-}
 
-/// How the manager runs by the flags.
-pub(super) fn options(flags: &Flags, environment: &Environment) -> Options {
-    // Flags cannot say more than fits: durations are Go's.
-    let signed = |duration| SignedDuration::try_from(duration).unwrap_or(SignedDuration::MAX);
-    let lifecycle = lifecycle::Settings {
-        grace: signed(flags.lifecycle.node_deletion_grace),
-        most_percent: flags.lifecycle.node_deletion_limit.into(),
-        skip_deletion: flags.lifecycle.skip_node_deletion || environment.skip_deletion,
-        out_of_service: flags.lifecycle.out_of_service_taint,
-        ..lifecycle::Settings::default()
-    };
-    Options {
-        controllers: flags.cloud.controllers,
-        lifecycle_every: flags.lifecycle.node_monitor_period,
-        labels: flags.nodes.node_labels.0.clone(),
-        lifecycle,
-        zones: flags.nodes.zone_policy,
-        place_labels: flags.nodes.place_labels,
-        adopt: flags.nodes.adopt_nodes,
-        patience: signed(flags.nodes.vcenter_patience),
-        steady_after: signed(flags.nodes.address_patience),
-        ..Options::default()
+    pub(super) fn value(&self, name: &str) -> Option<String> {
+        value_of(&self.variables, name)
     }
 }
 
-/// Reads configurations; what deserves a warning is logged.
+fn value_of(variables: &[(String, String)], name: &str) -> Option<String> {
+    variables.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone())
+}
+
+/// Why the files that `--cloud-config` names are not a configuration.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum InvalidConfig {
+    /// A directory without a file that could be meant.
+    #[error("{0}")]
+    File(String),
+    #[error(transparent)]
+    Contents(#[from] Problems),
+}
+
+/// A parser of configurations that logs their warnings.
 pub(super) fn parser(
     strict: bool,
+    ignore_load_balancing: bool,
     variables: Vec<(String, String)>,
-) -> impl Fn(&Contents) -> Result<Config, String> + Send + Sync + 'static {
+) -> impl Fn(&Contents) -> Result<Config, InvalidConfig> + Send + Sync + 'static {
     move |contents| {
-        let (path, bytes) = chosen(contents)?;
+        let (path, bytes) = chosen(contents).map_err(InvalidConfig::File)?;
         let strictness = if strict { Strictness::Strict } else { Strictness::Tolerant };
         let secrets = Path::new(SECRETS).is_dir().then(|| PathBuf::from(SECRETS));
         let reader = Reader::new()
             .strictness(strictness)
+            .ignore_load_balancing(ignore_load_balancing)
             .environment(variables.iter().cloned())
             .secrets_directory(secrets);
-        let accepted = reader.read(&path.display().to_string(), bytes);
-        let accepted = accepted.map_err(|problems| problems.to_string())?;
+        let accepted = reader.read(&path.display().to_string(), bytes)?;
         for warning in &accepted.warnings {
-            warn!(%warning, "configuration");
+            warn!(%warning, "configuration warning");
         }
         Ok(accepted.config)
     }
