@@ -1,4 +1,4 @@
-//! One program for all drivers: it does what the name it is called by says, or its first argument.
+//! One program for all drivers, selected by the name it is called by or by its first argument.
 
 use std::{
     env,
@@ -19,7 +19,7 @@ fn main() -> ExitCode {
     }
     let chosen = arguments.first().and_then(|path| Path::new(path).file_name());
     if chosen == Some(OsStr::new(CLOUD_CONTROLLER_MANAGER)) {
-        // Variables that are no text are nobody's of ours.
+        // Variables that are not text are none of ours.
         let variables = env::vars_os().filter_map(|(name, value)| {
             Some((name.into_string().ok()?, value.into_string().ok()?))
         });

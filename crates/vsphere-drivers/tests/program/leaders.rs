@@ -28,13 +28,13 @@ async fn when_the_leader_ends_or_dies_the_other_one_takes_over_and_works() {
     let world = World::start().await;
     world.write("vsphere.conf", &world.configuration(""));
     let mut first = world.run(QUICK);
-    first.says("following");
+    first.says("watching vCenter");
     let mut second = world.run(QUICK);
     second.says("standing by");
     let before = holder(&world).await.unwrap();
     first.stop();
     assert_eq!(holder_of_other(&world, &before).await, holder(&world).await.unwrap());
-    second.says("following");
+    second.says("watching vCenter");
     world.register("node-1").await;
     world.until("node-1", "initialised by the second", is_initialised).await;
 
@@ -44,7 +44,7 @@ async fn when_the_leader_ends_or_dies_the_other_one_takes_over_and_works() {
     second.signal(Signal::KILL);
     second.ends();
     holder_of_other(&world, &before).await;
-    third.says("following");
+    third.says("watching vCenter");
     third.stop();
     assert_eq!(holder(&world).await, None, "the lease is given back");
 }
@@ -68,7 +68,7 @@ async fn nothing_is_left_at_vcenter_and_of_the_lease_when_the_program_ends() {
     for signal in [Signal::TERM, Signal::INT] {
         let mut program = world.run(&[]);
         world.until("node-1", "initialised", is_initialised).await;
-        program.says("following");
+        program.says("watching vCenter");
         until("a session", BOUND, || async {
             let sessions = world.sessions().await;
             Ok(if sessions > 0 { Wait::Done(()) } else { Wait::NotYet(sessions.to_string()) })

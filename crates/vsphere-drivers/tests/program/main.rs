@@ -3,7 +3,10 @@
 #![cfg(test)]
 
 mod leaders;
+mod logins;
 mod mistakes;
 mod reloads;
 mod served;
+mod storm;
+mod vcenters;
 mod world;

@@ -14,7 +14,7 @@ fn refused(flags: &[&str]) -> String {
 fn without_a_configuration_the_flag_is_named() {
     assert!(refused(&[]).contains("--cloud-config <PATH>"));
     let text = refused(&["--cloud-config=/nowhere/vsphere.conf"]);
-    assert!(text.contains("cannot read /nowhere/vsphere.conf: No such file"), "{text}");
+    assert!(text.contains("/nowhere/vsphere.conf cannot be used: it does not exist"), "{text}");
 }
 
 #[test]
@@ -54,11 +54,11 @@ async fn a_wrong_password_is_told_by_the_node_that_waits() {
     world.register("node-1").await;
     world.write("vsphere.conf", &world.configuration("").replace("Lab-cpi-1!", "Lab-cpi-2!"));
     let mut program = world.run(&["--leader-elect=false"]);
-    let line = program.says("vCenter cannot be followed");
+    let line = program.says("vCenter is unavailable");
     assert!(line.contains("the user name or the password is wrong"), "{line}");
     let message = world.told("node-1", "VCenterUnavailable").await;
     assert!(message.contains("east") && message.contains("the password is wrong"), "{message}");
-    assert!(message.contains("correct it in the configuration"), "{message}");
+    assert!(message.contains("correct the credentials in the configuration"), "{message}");
     assert!(!message.contains("Lab-cpi-2!"), "{message}");
     program.stop();
 }

@@ -16,14 +16,14 @@ async fn a_configuration_that_becomes_wrong_is_refused_and_told_and_the_old_one_
     let world = World::start().await;
     world.write("vsphere.conf", &world.configuration(""));
     let mut program = world.run(&["--leader-elect=false"]);
-    program.says("following");
+    program.says("watching vCenter");
     world.write(
         "vsphere.conf",
         &world.configuration("nodes:\n  internalNetworkSubnetCidr: 10.0.0/8\n"),
     );
     let message = world.event("ConfigRefused").await;
     assert!(message.contains("internalNetworkSubnetCidr") && message.contains(":10:"), "{message}");
-    program.says("change refused");
+    program.says("the last good value stays in force");
     world.register("node-1").await;
     world.until("node-1", "initialised", is_initialised).await;
 
@@ -31,7 +31,7 @@ async fn a_configuration_that_becomes_wrong_is_refused_and_told_and_the_old_one_
     world.write("vsphere.conf", &world.configuration(zones));
     let message = world.event("ConfigReloaded").await;
     assert!(message.contains("without a restart"), "{message}");
-    program.says("following");
+    program.says("watching vCenter");
     world.nodes.delete("node-1", &DeleteParams::default()).await.unwrap();
     world.register("node-1").await;
     let zoned = |node: &_| label(node, "topology.kubernetes.io/zone") == Some("zone-1");
@@ -52,7 +52,7 @@ async fn a_rotated_secret_is_used_without_a_restart_and_a_wrong_one_locks_nobody
     world.write("vsphere.conf", &text);
     let mut program = world.run(&["--leader-elect=false"]);
     let message = world.told("node-1", "VCenterUnavailable").await;
-    assert!(message.contains("the secret kube-system/vsphere"), "{message}");
+    assert!(message.contains("the Secret kube-system/vsphere"), "{message}");
     assert!(message.contains("does not exist"), "{message}");
     let secrets: Api<Secret> = Api::namespaced(world.plane.client(), "kube-system");
     let secret = |entries| -> Secret {
@@ -64,11 +64,43 @@ async fn a_rotated_secret_is_used_without_a_restart_and_a_wrong_one_locks_nobody
     secrets.create(&PostParams::default(), &wrong).await.unwrap();
     let told = |node: &_| verdict(node).1.contains(&password);
     world.until("node-1", "told which key is missing", told).await;
+    let mistyped =
+        secret(json!({user.as_str(): "cpi@vsphere.local", password.as_str(): "Lab-cpi"}));
+    secrets.delete("vsphere", &DeleteParams::default()).await.unwrap();
+    secrets.create(&PostParams::default(), &mistyped).await.unwrap();
+    let told = |node: &_| verdict(node).1.contains("the password is wrong");
+    world.until("node-1", "told that the password is wrong", told).await;
     let right = secret(json!({user: "cpi@vsphere.local", password: "Lab-cpi-1!\n"}));
     secrets.delete("vsphere", &DeleteParams::default()).await.unwrap();
     secrets.create(&PostParams::default(), &right).await.unwrap();
     world.until("node-1", "initialised", is_initialised).await;
     program.stop();
+    let failed = world.vcenter.control().failed_logins().await.unwrap();
+    assert!((1..=3).contains(&failed.len()), "{failed:#?}");
+}
+
+/// As the example in the Go manager's manifest has it: nobody ever replaces the user in the file.
+#[tokio::test]
+async fn a_start_with_a_secret_and_an_example_user_in_the_file_fails_no_login() {
+    let world = World::start().await;
+    world.register("node-1").await;
+    let (host, _) = world.server();
+    let text = world
+        .configuration(
+            "    user: use-your-vcenter-user-here\n    password: use-your-vcenter-password-here\n",
+        )
+        .replace("user: cpi@vsphere.local", "secretName: vsphere")
+        .replace("password: Lab-cpi-1!", "secretNamespace: kube-system");
+    world.write("vsphere.conf", &text);
+    let secrets: Api<Secret> = Api::namespaced(world.plane.client(), "kube-system");
+    let entries = json!({format!("{host}.username"): "cpi@vsphere.local", format!("{host}.password"): "Lab-cpi-1!"});
+    let object = json!({"metadata": {"name": "vsphere"}, "stringData": entries});
+    let secret = serde_json::from_value(object).unwrap();
+    secrets.create(&PostParams::default(), &secret).await.unwrap();
+    let mut program = world.run(&["--leader-elect=false"]);
+    world.until("node-1", "initialised", is_initialised).await;
+    program.stop();
+    assert_eq!(world.vcenter.control().failed_logins().await.unwrap(), []);
 }
 
 #[tokio::test]
@@ -84,7 +116,7 @@ async fn credentials_in_a_directory_are_followed() {
     world.write("vsphere.conf", &text);
     let mut program = world.run(&["--leader-elect=false"]);
     let message = world.told("node-1", "VCenterUnavailable").await;
-    assert!(message.contains("No such file"), "{message}");
+    assert!(message.contains("does not exist"), "{message}");
     fs::create_dir(&directory).unwrap();
     fs::write(directory.join(format!("{host}.username")), "cpi@vsphere.local\n").unwrap();
     fs::write(directory.join(format!("{host}.password")), "Lab-cpi-1!\n").unwrap();

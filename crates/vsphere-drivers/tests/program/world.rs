@@ -23,6 +23,7 @@ use serde_json::{Value, json};
 pub(crate) const BOUND: Duration = Duration::from_secs(60);
 pub(crate) const UUID: &str = "4230b1a0-5eed-4000-8000-000000000001";
 pub(crate) const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
+pub(crate) const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
 /// Another one than the API server's.
 const ADMIN: u16 = 5;
 
@@ -95,6 +96,11 @@ impl World {
 
     /// Registers a Node as a kubelet does that has an external cloud provider.
     pub(crate) async fn register(&self, name: &str) {
+        self.register_as(name, UUID).await;
+    }
+
+    /// The same in the VM with this UUID.
+    pub(crate) async fn register_as(&self, name: &str, uuid: &str) {
         let taint = json!({"key": UNINITIALIZED, "value": "true", "effect": "NoSchedule"});
         let node = json!({"metadata": {"name": name}, "spec": {"taints": [taint]}});
         let node = serde_json::from_value(node).unwrap();
@@ -102,7 +108,7 @@ impl World {
         let system = json!({
             "architecture": "amd64", "bootID": "", "containerRuntimeVersion": "", "kernelVersion": "",
             "kubeProxyVersion": "", "kubeletVersion": "", "machineID": "", "operatingSystem": "linux",
-            "osImage": "", "systemUUID": UUID,
+            "osImage": "", "systemUUID": uuid,
         });
         let patch = Patch::Strategic(json!({"status": {"nodeInfo": system}}));
         self.nodes.patch_status(name, &PatchParams::default(), &patch).await.unwrap();
@@ -183,6 +189,13 @@ impl Program {
         Self { child, lines, seen: String::new() }
     }
 
+    /// The lines with this text that were printed and not read so far.
+    pub(crate) fn printed(&mut self, text: &str) -> String {
+        let all: String = self.lines.try_iter().map(|line| line + "\n").collect();
+        self.seen.push_str(&all);
+        all.lines().filter(|line| line.contains(text)).collect::<Vec<_>>().join("\n")
+    }
+
     /// Waits for a line of its output.
     pub(crate) fn says(&mut self, text: &str) -> String {
         let started = Instant::now();
@@ -234,10 +247,12 @@ impl Drop for Program {
 
 pub(crate) fn is_initialised(node: &Node) -> bool {
     let spec = node.spec.as_ref();
-    let tainted = spec
-        .and_then(|spec| spec.taints.as_ref())
-        .is_some_and(|taints| taints.iter().any(|taint| taint.key == UNINITIALIZED));
-    !tainted && spec.is_some_and(|spec| spec.provider_id.is_some())
+    !has_taint(node, UNINITIALIZED) && spec.is_some_and(|spec| spec.provider_id.is_some())
+}
+
+pub(crate) fn has_taint(node: &Node, key: &str) -> bool {
+    let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_ref());
+    taints.is_some_and(|taints| taints.iter().any(|taint| taint.key == key))
 }
 
 pub(crate) fn label<'a>(node: &'a Node, key: &str) -> Option<&'a str> {
