@@ -1,11 +1,6 @@
 //! `cargo xtask bench`: figures that anyone can measure again, as a table and as JSON.
 
-use std::{
-    fs,
-    path::Path,
-    process::Command,
-    time::{Duration, Instant},
-};
+use std::{fs, path::Path, process::Command, time::Instant};
 
 use anyhow::{Context, Result, bail};
 use lab::{ControlPlane, Lab, Progress, Spec, VCenter, VCenterSpec, World, components, preflight};
@@ -13,10 +8,12 @@ use serde_json::{Value, json};
 
 use crate::{
     bench_ccm::{self, BenchCcm},
+    bench_demo,
     bench_vsphere::{self, BenchVsphere},
+    empty_caches::EmptyCaches,
     interrupt::interruptible,
     lab_commands,
-    output::{complain, say, table},
+    output::{print_error, print_line, table},
 };
 
 const DATASTORE: &str = "/dc-1/datastore/shared-1";
@@ -32,6 +29,12 @@ pub(crate) enum Bench {
         #[arg(long)]
         cold: bool,
     },
+    /// How long `make demo` takes, to the first Ready node and to its end
+    Demo {
+        /// With empty caches of cargo and Go and no component built, as on a new machine (takes long)
+        #[arg(long)]
+        cold: bool,
+    },
     /// How quick the vCenter simulator is, and what it weighs; needs no root
     Vcenter,
     /// Our vCenter client beside govmomi's; needs no root
@@ -41,9 +44,9 @@ pub(crate) enum Bench {
 }
 
 pub(crate) fn run(command: &Bench) -> Result<()> {
-    lab_commands::build()?;
     match command {
         Bench::Lab { runs, cold } => {
+            lab_commands::build(components::LAB)?;
             preflight::check()?;
             let mut figures = interruptible(lab_figures((*runs).max(1)))?;
             if *cold {
@@ -51,18 +54,29 @@ pub(crate) fn run(command: &Bench) -> Result<()> {
             }
             report("lab", &figures)
         }
-        Bench::Vcenter => report("vcenter", &interruptible(vcenter_figures())?),
-        Bench::Vsphere(arguments) => interruptible(bench_vsphere::run(arguments)),
-        Bench::Ccm(arguments) => interruptible(Box::pin(bench_ccm::run(arguments))),
+        Bench::Demo { cold } => report("demo", &bench_demo::figures(*cold)?),
+        Bench::Vcenter => {
+            lab_commands::build_without_packages(components::SIMULATOR)?;
+            report("vcenter", &interruptible(vcenter_figures())?)
+        }
+        Bench::Vsphere(arguments) => {
+            lab_commands::build_without_packages(&["vcenter", "cnsctl", "govmomi-reader"])?;
+            interruptible(bench_vsphere::run(arguments))
+        }
+        Bench::Ccm(arguments) => {
+            let programs = [components::CONTROL_PLANE, components::SIMULATOR].concat();
+            lab_commands::build_without_packages(&programs)?;
+            interruptible(Box::pin(bench_ccm::run(arguments)))
+        }
     }
 }
 
-struct Figure {
-    name: &'static str,
+pub(crate) struct Figure {
+    pub(crate) name: &'static str,
     /// What we promised; measures without a promise are for information.
-    bound: Option<f64>,
-    unit: &'static str,
-    values: Vec<f64>,
+    pub(crate) bound: Option<f64>,
+    pub(crate) unit: &'static str,
+    pub(crate) values: Vec<f64>,
 }
 
 impl Figure {
@@ -94,7 +108,7 @@ async fn lab_figures(runs: usize) -> Result<Vec<Figure>> {
         values: vec![],
     };
     for run in 1..=runs {
-        complain(&format!("run {run} of {runs}"));
+        print_error(&format!("run {run} of {runs}"));
         let started = Instant::now();
         let plane = ControlPlane::start().await?;
         api.values.push(started.elapsed().as_secs_f64());
@@ -135,7 +149,7 @@ async fn vcenter_figures() -> Result<Vec<Figure>> {
     let created = measured(&small, &["measure", "200", DATASTORE])?;
     let rush = measured(&small, &["rush", "200", "20", "/dc-1/datastore/generated-01"])?;
     drop(small);
-    complain("10,000 VMs");
+    print_error("10,000 VMs");
     let started = Instant::now();
     let large =
         VCenter::start(&VCenterSpec { generated_vms: 10_000, ..VCenterSpec::default() }).await?;
@@ -162,16 +176,15 @@ fn measured(vcenter: &VCenter, arguments: &[&str]) -> Result<Value> {
 
 /// With empty caches of Go, also its module cache: what a new machine does.
 fn cold_build() -> Result<Figure> {
-    let scratch = std::env::temp_dir().join(format!("vsphere-drivers-cold-{}", std::process::id()));
+    let caches = EmptyCaches::create()?;
+    let mut build = Command::new("cargo");
+    build.args(["run", "--quiet", "--package", "components", "--", "components"]);
     let started = Instant::now();
-    let progress = Progress::shown(components::MODULES.len());
-    let built = components::build_cold(&scratch, &progress);
-    let elapsed = started.elapsed();
-    // Go makes its module cache read-only.
-    lab::run(Command::new("chmod").args(["-R", "u+w"]).arg(&scratch)).ok();
-    fs::remove_dir_all(&scratch).ok();
-    built?;
-    let minutes = elapsed.div_f64(Duration::from_secs(60).as_secs_f64()).as_secs_f64();
+    let status = build.envs(caches.of_go()).status()?;
+    let minutes = started.elapsed().as_secs_f64() / 60.0;
+    if !status.success() {
+        bail!("the components do not build");
+    }
     Ok(Figure {
         name: "components from cold caches",
         bound: Some(15.0),
@@ -194,12 +207,12 @@ fn report(name: &str, figures: &[Figure]) -> Result<()> {
         ]);
         json.push(json!({"measure": name, "unit": unit, "median": figure.median(), "bound": bound, "runs": values}));
     }
-    say(&table(&rows));
+    print_line(&table(&rows));
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/bench");
     fs::create_dir_all(&dir)?;
     let file = dir.join(format!("{name}.json"));
     let text = serde_json::to_string_pretty(&Value::Array(json))?;
     fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
-    say(&format!("written to target/bench/{name}.json"));
+    print_line(&format!("written to target/bench/{name}.json"));
     Ok(())
 }

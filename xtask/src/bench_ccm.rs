@@ -2,9 +2,10 @@
 //!
 //! A world is an API server, a vCenter simulator with as many VMs as there are Nodes, and the Nodes as kubelets
 //! register them. One program at a time has the machine. Everything is read from outside: Nodes by a watch of
-//! our own, memory and CPU from /proc, requests from the counters of the two servers. [`world`] says how a
-//! request at Kubernetes is told from our own.
+//! our own, memory and CPU from /proc, requests from the counters of the two servers. [`world`] explains how the
+//! program's requests at Kubernetes are distinguished from our own.
 
+mod churn;
 mod program;
 mod report;
 mod world;
@@ -20,10 +21,12 @@ use self::{
     program::{Program, Started},
     world::{Watching, World},
 };
-use crate::{measured::release_build, output::complain};
+use crate::{measured::release_build, output::print_error};
 
 /// The name in a run of our program.
 const OURS: &str = "vsphere-drivers";
+/// How many Nodes there are when nothing else is wanted.
+const NODES: usize = 500;
 /// The slowest peer that is waited for.
 const INITIALISED_WITHIN: Duration = Duration::from_secs(3600);
 /// Between the last Node and the idle minutes: events and addresses are still written.
@@ -35,9 +38,21 @@ const PEER_CHANGES_WITHIN: Duration = Duration::from_secs(360);
 
 #[derive(clap::Args)]
 pub(crate) struct BenchCcm {
-    /// How many Nodes there are
-    #[arg(long, default_value_t = 500)]
-    nodes: usize,
+    /// How many Nodes there are; 500, or 5000 with --churn
+    #[arg(long)]
+    nodes: Option<usize>,
+    /// Measure our program while VMs change all the time, beside the same time idle
+    #[arg(long)]
+    churn: bool,
+    /// How many VMs there are with --churn, Nodes included; 10000
+    #[arg(long, requires = "churn")]
+    vms: Option<usize>,
+    /// How many VMs change in a second
+    #[arg(long, default_value_t = 50, requires = "churn")]
+    rate: u32,
+    /// How long VMs change
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, requires = "churn")]
+    churn_seconds: u64,
     /// A build of our program to measure instead of a new one, such as that of an older commit
     #[arg(long, value_name = "PATH")]
     program: Option<PathBuf>,
@@ -81,11 +96,14 @@ pub(crate) async fn run(arguments: &BenchCcm) -> Result<()> {
     let ours = match &arguments.program {
         Some(path) => path.canonicalize().with_context(|| format!("no {}", path.display()))?,
         None => {
-            complain("building our program");
+            print_error("building our program");
             release_build(&["-p", OURS, "--bin", OURS], OURS)?
         }
     };
     let mut programs = vec![Program { path: ours, flags: Vec::new(), ours: true }];
+    if arguments.churn {
+        return churn::run(&programs[0], arguments).await;
+    }
     for peer in &arguments.peer {
         programs.push(Program::peer(peer, "")?);
         for flags in &arguments.peer_flags {
@@ -94,23 +112,28 @@ pub(crate) async fn run(arguments: &BenchCcm) -> Result<()> {
     }
     let mut runs = Vec::new();
     for program in &programs {
-        complain(&format!("{}: a world with {} nodes", program.name(), arguments.nodes));
+        print_error(&format!("{}: a world with {} nodes", program.name(), nodes(arguments)));
         let run = measure(program, arguments).await;
         runs.push(run.with_context(|| program.name())?);
     }
     report::report(&runs)
 }
 
+fn nodes(arguments: &BenchCcm) -> usize {
+    arguments.nodes.unwrap_or(NODES)
+}
+
 async fn measure(program: &Program, arguments: &BenchCcm) -> Result<Run> {
-    let world = World::start(arguments.nodes).await?;
+    let nodes = nodes(arguments);
+    let world = World::start(nodes, nodes).await?;
     let mut watching = world.watch().await?;
     let before = world.vcenter_requests().await?;
     let mut started = program.start(&world)?;
-    let (first, all) = initialised(&mut watching, &mut started, arguments.nodes).await?;
+    let (first, all) = initialised(&mut watching, &mut started, nodes).await?;
     let usage = started.usage()?;
     let vcenter_requests = world.vcenter_requests().await? - before;
     let kubernetes_requests = world.kubernetes_requests().await?;
-    complain(&format!("all Nodes after {:.1} s; now idle", all.as_secs_f64()));
+    print_error(&format!("all Nodes after {:.1} s; now idle", all.as_secs_f64()));
     tokio::time::sleep(SETTLED_AFTER).await;
     let idle_from = (Instant::now(), world.vcenter_requests().await?);
     tokio::time::sleep(Duration::from_secs(arguments.idle)).await;
@@ -121,7 +144,7 @@ async fn measure(program: &Program, arguments: &BenchCcm) -> Result<Run> {
         false => (usize::from(arguments.peer_address), PEER_CHANGES_WITHIN),
     };
     let mut seconds = Vec::new();
-    for index in 0..changes.min(arguments.nodes) {
+    for index in 0..changes.min(nodes) {
         seconds.push(address_change(&world, &mut watching, index, bound).await?);
     }
     seconds.sort_by(f64::total_cmp);
@@ -130,7 +153,7 @@ async fn measure(program: &Program, arguments: &BenchCcm) -> Result<Run> {
         program: program.name(),
         tuned: !program.flags.is_empty(),
         ours: program.ours,
-        nodes: arguments.nodes,
+        nodes,
         binary_mb: std::fs::metadata(&program.path)?.len() as f64 / 1e6,
         seconds_to_first: first.as_secs_f64(),
         seconds_to_all: all.as_secs_f64(),

@@ -1,7 +1,7 @@
 //! `cargo xtask bench vsphere`: our client beside govmomi's, on the same simulator, in the same run.
 //!
 //! Both programs read the same ten properties of every VM. CPU time and peak memory are read from outside,
-//! from /proc, after a program said that it is done and before it may end.
+//! from /proc, after a program reported that it is done and before it ends.
 
 use std::{
     fs,
@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 
 use crate::{
     measured::{self, release_build},
-    output::{complain, say, table},
+    output::{print_error, print_line, table},
 };
 
 const VMS: u32 = 10_000;
@@ -46,22 +46,22 @@ struct Cost {
 }
 
 pub(crate) async fn run(arguments: &BenchVsphere) -> Result<()> {
-    complain("building the client");
+    print_error("building the client");
     let ours = release_build(&["-p", "vsphere", "--example", "measure"], "measure")?;
-    complain(&format!("a vCenter with {VMS} VMs"));
+    print_error(&format!("a vCenter with {VMS} VMs"));
     let spec = VCenterSpec { generated_vms: VMS, ..VCenterSpec::default() };
     let vcenter = VCenter::start(&spec).await?;
     let mut costs = Vec::new();
     for run in 1..=arguments.runs.max(1) {
-        complain(&format!("reads, run {run} of {}", arguments.runs.max(1)));
+        print_error(&format!("reads, run {run} of {}", arguments.runs.max(1)));
         costs.push(read("vsphere", ours_reading(&ours, &vcenter))?);
         costs.push(read("govmomi, paged", govmomi(&vcenter, PAGE)?)?);
         costs.push(read("govmomi, not paged", govmomi(&vcenter, "0")?)?);
     }
     let mut figures = ratios(&costs);
-    complain("an idle watch, then changes");
+    print_error("an idle watch, then changes");
     figures.extend(watch(&ours, &vcenter).await?);
-    complain("a thousand tasks");
+    print_error("a thousand tasks");
     figures.extend(tasks(&ours, &vcenter).await?);
     report(&costs, &figures)
 }
@@ -194,7 +194,7 @@ async fn watch(ours_program: &Path, vcenter: &VCenter) -> Result<Vec<Figure>> {
         delays.push(changed.elapsed().as_secs_f64() * 1e3);
     }
     let other = (all_after - all) - (polls_after - polls);
-    complain(&format!("{known} VMs are followed"));
+    print_error(&format!("{known} VMs are followed"));
     Ok(vec![
         Figure("until a watch of 10,000 VMs is complete", synced, "s", None),
         Figure("memory of that watch", memory, "MB", Some(60.0)),
@@ -238,13 +238,13 @@ fn report(costs: &[Cost], figures: &[Figure]) -> Result<()> {
             format!("{:.2} s", cost.seconds),
         ]);
     }
-    say(&table(&rows));
+    print_line(&table(&rows));
     let mut rows = vec![["MEASURE", "VALUE", "BOUND"].map(str::to_owned).to_vec()];
     for Figure(name, value, unit, bound) in figures {
         let bound = bound.map_or_else(|| "-".to_owned(), |bound| format!("{bound:.2} {unit}"));
         rows.push(vec![(*name).to_owned(), format!("{value:.2} {unit}"), bound]);
     }
-    say(&table(&rows));
+    print_line(&table(&rows));
     let runs: Vec<Value> = costs
         .iter()
         .map(|cost| {
@@ -264,6 +264,6 @@ fn report(costs: &[Cost], figures: &[Figure]) -> Result<()> {
     fs::create_dir_all(&dir)?;
     let text = serde_json::to_string_pretty(&json!({"runs": runs, "figures": figures}))?;
     fs::write(dir.join("vsphere.json"), text)?;
-    say("written to target/bench/vsphere.json");
+    print_line("written to target/bench/vsphere.json");
     Ok(())
 }

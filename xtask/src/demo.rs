@@ -1,18 +1,31 @@
-//! `cargo xtask demo`: what the drivers do so far, on real Kubernetes with the simulated vCenter, told as it
+//! `cargo xtask demo`: what the drivers do so far, on real Kubernetes with the simulated vCenter, shown as it
 //! happens.
 
 mod manager;
 mod node_facts;
 mod volume;
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use anyhow::Result;
-use lab::{CloudController, Lab, Progress, Spec, World, preflight};
+use lab::{
+    Background, CloudController, Lab, Progress, Spec, Wait, World, components,
+    image::{BUSYBOX, PAUSE},
+    preflight, until,
+};
 
-use crate::{image, interrupt::interruptible, lab_commands, output::say};
+use crate::{
+    image::{self, Profile},
+    interrupt::interruptible,
+    lab_commands,
+    output::print_line,
+};
 
 const BOUND: Duration = Duration::from_secs(180);
+/// Compiling Kubernetes on a slow machine.
+const BUILT_WITHIN: Duration = Duration::from_secs(3600);
+/// What is built while the first nodes start, in the order in which it is needed.
+const LATER: &[&[&str]] = &[components::REST_OF_CLUSTER, components::SIMULATOR];
 
 /// Shows what the drivers do so far.
 #[derive(clap::Args)]
@@ -28,27 +41,45 @@ pub(crate) fn run(command: &Demo) -> Result<()> {
         preflight::check()?;
     }
     chapter("Getting the parts: real Kubernetes components, built once and kept");
-    lab_commands::build()?;
+    lab_commands::build(components::FIRST_NODE)?;
     preflight::check()?;
     chapter("Building the drivers: one program, one image, no container engine");
-    let built = image::make()?;
-    say(&format!("image:   {}\ndigest:  {}", ccm::manifests::IMAGE, built.digest));
-    interruptible(tell(&built, command.keep))
+    let built = image::make(Profile::Development)?;
+    print_line(&format!(
+        "image:   {} (a development build; `make image` makes the optimised one)\ndigest:  {}",
+        ccm::manifests::IMAGE,
+        built.digest
+    ));
+    interruptible(show(&built, command.keep))
 }
 
-async fn tell(built: &image::Built, keep: bool) -> Result<()> {
-    chapter("Starting a control plane, two nodes and the vCenter they run on");
-    let spec = Spec { cloud_controller: CloudController::Expected, ..Spec::with_vcenter() };
-    let progress = Progress::shown(spec.steps());
-    let lab = Lab::start_in(World::claim()?, &spec, &progress).await?;
-    manager::tell(&lab, &built.archive).await?;
-    volume::tell(&lab).await?;
+async fn show(built: &image::Built, keep: bool) -> Result<()> {
+    chapter(
+        "Starting a control plane, two nodes and the vCenter they run on, while the rest is built",
+    );
+    let spec = Spec {
+        cloud_controller: CloudController::Expected,
+        images: &[PAUSE, BUSYBOX],
+        ..Spec::with_vcenter()
+    };
+    let builds: usize = LATER.iter().map(|group| components::steps(group)).sum();
+    let progress = Arc::new(Progress::shown(spec.steps() + builds));
+    let building = Background::build(LATER, &progress);
+    let world = World::claim()?;
+    let lab = Lab::start_while_building(world, &spec, &building, &progress).await?;
+    until("the demo's clients are built", BUILT_WITHIN, || async {
+        let built = building.has("kubectl")? && building.has("cnsctl")?;
+        Ok(if built { Wait::Done(()) } else { Wait::NotYet("being built".to_owned()) })
+    })
+    .await?;
+    manager::show(&lab, &built.archive).await?;
+    volume::show(&lab).await?;
     if keep {
         chapter("The cluster stays until Ctrl-C");
         let kubectl = lab.control_plane().kubectl()?;
         let kubeconfig = lab.control_plane().kubeconfig().display();
         let program = kubectl.get_program().to_string_lossy();
-        say(&format!(
+        print_line(&format!(
             "export KUBECONFIG={kubeconfig}\n{program} get nodes -o wide\n\
              {program} -n kube-system logs daemonset/vsphere-cloud-controller-manager"
         ));
@@ -56,12 +87,12 @@ async fn tell(built: &image::Built, keep: bool) -> Result<()> {
     }
     chapter("Removing everything");
     drop(lab);
-    say(
+    print_line(
         "Processes, mounts, loop devices, namespaces and files are gone.\n\nNext: `make lab` for a cluster of your own.",
     );
     Ok(())
 }
 
 fn chapter(title: &str) {
-    say(&format!("\n── {title}"));
+    print_line(&format!("\n── {title}"));
 }

@@ -8,10 +8,10 @@ mod yaml;
 use std::{fs, path::Path};
 
 use anyhow::{Context, Result};
-use ccm::manifests::{Settings, example, manifests};
+use ccm::manifests::{Parameters, example, manifests};
 use serde_json::Value;
 
-use crate::output::say;
+use crate::output::print_line;
 
 const DIRECTORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy");
 
@@ -20,7 +20,7 @@ pub(crate) fn run() -> Result<()> {
         let path = Path::new(DIRECTORY).join(name);
         fs::create_dir_all(DIRECTORY)?;
         fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
-        say(&format!("deploy/{name}"));
+        print_line(&format!("deploy/{name}"));
     }
     Ok(())
 }
@@ -34,15 +34,18 @@ fn files() -> Result<Vec<(&'static str, String)>> {
     let example_header =
         "# The cloud controller manager's configuration and credentials. An example: edit it.\n";
     Ok(vec![
-        ("cloud-controller-manager.yaml", file(header, &manifests(&Settings::default()).values()?)),
-        ("cloud-controller-manager-config.yaml", file(example_header, &example)),
+        (
+            "cloud-controller-manager.yaml",
+            file(header, &manifests(&Parameters::default()).values()?)?,
+        ),
+        ("cloud-controller-manager-config.yaml", file(example_header, &example)?),
     ])
 }
 
-fn file(header: &str, objects: &[Value]) -> String {
-    let made = "# Written by `cargo xtask deploy`; what it says is decided in crates/ccm/src/manifests.rs.\n";
-    let documents = objects.iter().map(|object| format!("---\n{}", yaml::document(object)));
-    format!("{header}{made}{}", documents.collect::<String>())
+fn file(header: &str, objects: &[Value]) -> Result<String> {
+    let made = "# Written by `cargo xtask deploy`; its content is defined in crates/ccm/src/manifests.rs.\n";
+    let documents = objects.iter().map(|object| Ok(format!("---\n{}", yaml::document(object)?)));
+    Ok(format!("{header}{made}{}", documents.collect::<Result<String>>()?))
 }
 
 #[cfg(test)]

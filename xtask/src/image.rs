@@ -24,7 +24,7 @@ use lab::{
 };
 use serde_json::Value;
 
-use crate::output::say;
+use crate::output::print_line;
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 const PROGRAM: &str = "vsphere-drivers";
@@ -39,11 +39,20 @@ pub(crate) struct Built {
     pub(crate) digest: String,
 }
 
+/// How the program in the image is compiled.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Profile {
+    /// Optimised, without paths of this machine: what is shipped.
+    Release,
+    /// As cargo builds by default, which shares what xtask itself is compiled from: for the demo.
+    Development,
+}
+
 pub(crate) fn run() -> Result<()> {
-    let built = make()?;
+    let built = make(Profile::Release)?;
     let archive = built.archive.display();
     let megabytes = fs::metadata(&built.archive)?.len() / 1_000_000;
-    say(&format!(
+    print_line(&format!(
         "{IMAGE}\n{}\n{archive} ({megabytes} MB)\n\n\
          Load it into a node's containerd:\n  ctr --namespace=k8s.io images import {archive}",
         built.digest
@@ -52,18 +61,24 @@ pub(crate) fn run() -> Result<()> {
 }
 
 /// Builds the program and the image around it.
-pub(crate) fn make() -> Result<Built> {
+pub(crate) fn make(profile: Profile) -> Result<Built> {
     let metadata = metadata()?;
-    let program = build_program(&metadata)?;
-    build(&metadata, &program)
+    let program = match profile {
+        Profile::Release => build_release(&metadata)?,
+        Profile::Development => build_development(&metadata)?,
+    };
+    build(&metadata, &program, profile)
 }
 
 /// Writes archive and bill of materials below `target/image`.
-fn build(metadata: &Value, program: &Path) -> Result<Built> {
+fn build(metadata: &Value, program: &Path, profile: Profile) -> Result<Built> {
     let runtime = Runtime::of(program)?;
     let dir = target_dir(metadata)?.join("image");
     fs::create_dir_all(&dir)?;
-    let name = format!("{PROGRAM}-{}-{}", env!("CARGO_PKG_VERSION"), debian_architecture());
+    let mut name = format!("{PROGRAM}-{}-{}", env!("CARGO_PKG_VERSION"), debian_architecture());
+    if profile == Profile::Development {
+        name.push_str("-development");
+    }
     let bill = sbom::write(metadata, PROGRAM, runtime.packages())?;
     fs::write(dir.join(format!("{name}.cdx.json")), &bill)?;
     let archive = dir.join(format!("{name}.tar"));
@@ -84,7 +99,7 @@ fn image(program: &Path, runtime: &Runtime) -> Image {
         .label("org.opencontainers.image.licenses", "Apache-2.0")
 }
 
-fn build_program(metadata: &Value) -> Result<PathBuf> {
+fn build_release(metadata: &Value) -> Result<PathBuf> {
     let home = std::env::var_os("CARGO_HOME")
         .map(PathBuf::from)
         .or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cargo")));
@@ -95,7 +110,7 @@ fn build_program(metadata: &Value) -> Result<PathBuf> {
         home.display(),
         root.display()
     );
-    let mut cargo = Command::new("cargo");
+    let mut cargo = lab::components::cargo();
     cargo.current_dir(&root).env("RUSTFLAGS", flags);
     cargo.args(["build", "--release", "--locked", "--package", PROGRAM]);
     let status = cargo.status().context("cannot run cargo")?;
@@ -103,6 +118,17 @@ fn build_program(metadata: &Value) -> Result<PathBuf> {
         bail!("the program does not build: `cargo build --release --package {PROGRAM}`");
     }
     Ok(target_dir(metadata)?.join("release").join(PROGRAM))
+}
+
+/// Together with xtask, so that both share their compiled dependencies.
+fn build_development(metadata: &Value) -> Result<PathBuf> {
+    let mut cargo = lab::components::cargo();
+    cargo.current_dir(ROOT).args(["build", "--quiet", "--package", "xtask", "--package", PROGRAM]);
+    let status = cargo.status().context("cannot run cargo")?;
+    if !status.success() {
+        bail!("the program does not build: `cargo build --package {PROGRAM}`");
+    }
+    Ok(target_dir(metadata)?.join("debug").join(PROGRAM))
 }
 
 fn target_dir(metadata: &Value) -> Result<PathBuf> {
@@ -114,8 +140,8 @@ fn target_dir(metadata: &Value) -> Result<PathBuf> {
 fn metadata() -> Result<Value> {
     let compiler = lab::run(Command::new("rustc").current_dir(ROOT).arg("-vV"))?;
     let host = compiler.lines().find_map(|line| line.strip_prefix("host: "));
-    let host = host.context("rustc does not say for which platform it compiles")?;
-    let mut cargo = Command::new("cargo");
+    let host = host.context("rustc does not report its host platform")?;
+    let mut cargo = lab::components::cargo();
     cargo.current_dir(ROOT).args(["metadata", "--format-version=1", "--locked"]);
     Ok(serde_json::from_str(&lab::run(cargo.args(["--filter-platform", host]))?)?)
 }

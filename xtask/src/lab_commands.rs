@@ -1,4 +1,4 @@
-//! `cargo xtask lab`: a lab that survives the shell, and what one asks about it.
+//! `cargo xtask lab`: a lab that outlives the shell, and its status.
 //!
 //! The lab belongs to a supervisor, a process of its own that `up` leaves behind. Its death, however
 //! it comes, is the death of the lab; `down` ends it and removes what is left.
@@ -19,12 +19,12 @@ use rustix::process::{Pid, Signal};
 use crate::{
     interrupt::unless_interrupted,
     lab_vcenter,
-    output::{complain, say, table},
+    output::{print_error, print_line, table},
 };
 
 #[derive(Subcommand)]
 pub(crate) enum LabCommand {
-    /// Installs the packages and builds the components that a lab needs
+    /// Installs the packages and builds every component that a lab or a test needs
     Build,
     /// Starts a control plane and two nodes, and leaves them running
     Up {
@@ -68,7 +68,7 @@ impl std::fmt::Display for AlreadyRunning {
 
 pub(crate) fn run(command: &LabCommand) -> Result<()> {
     match command {
-        LabCommand::Build => build(),
+        LabCommand::Build => build(&components::all()),
         LabCommand::Up { expect_cloud_controller } => up(*expect_cloud_controller),
         LabCommand::Down => down(),
         LabCommand::Status => status(),
@@ -77,11 +77,16 @@ pub(crate) fn run(command: &LabCommand) -> Result<()> {
     }
 }
 
-/// Makes sure that packages and components are there.
-pub(crate) fn build() -> Result<()> {
-    let progress = Progress::shown(1 + components::MODULES.len());
+/// Installs the packages that nodes need and builds these programs, where they are missing.
+pub(crate) fn build(programs: &[&str]) -> Result<()> {
+    let progress = Progress::shown(1 + components::steps(programs));
     packages::install(&progress)?;
-    components::build(&progress)
+    components::build(programs, &progress)
+}
+
+/// Builds these programs where they are missing, for commands that start no nodes; needs no root.
+pub(crate) fn build_without_packages(programs: &[&str]) -> Result<()> {
+    components::build(programs, &Progress::shown(components::steps(programs)))
 }
 
 fn up(expect_cloud_controller: bool) -> Result<()> {
@@ -92,7 +97,7 @@ fn up(expect_cloud_controller: bool) -> Result<()> {
         // Before the long build: nothing of it could be used.
         preflight::check()?;
     }
-    build()?;
+    build(components::LAB)?;
     preflight::check()?;
     let mut supervisor = Command::new(std::env::current_exe()?);
     supervisor.args(["lab", "serve"]).stdin(Stdio::null()).stdout(Stdio::piped());
@@ -105,7 +110,7 @@ fn up(expect_cloud_controller: bool) -> Result<()> {
     BufReader::new(output).read_line(&mut line)?;
     if line.trim() != "ready" {
         let status = supervisor.wait()?;
-        // It has said why on our standard error.
+        // It has printed the reason to our standard error.
         bail!("the lab did not start ({status})");
     }
     let taint = match expect_cloud_controller {
@@ -113,7 +118,7 @@ fn up(expect_cloud_controller: bool) -> Result<()> {
         false => "",
     };
     let (user, password) = lab::vcenter::ADMINISTRATOR;
-    say(&format!(
+    print_line(&format!(
         "\nThe lab is up.{taint}\n{}\n\nvCenter: {} ({user} / {password}), for pods https://10.99.0.1/sdk\n\nTry:\n  \
          kubectl get nodes -o wide\n  \
          kubectl run hello --image={} -- netexec\n  \
@@ -159,7 +164,8 @@ fn serve(expect_cloud_controller: bool) -> Result<()> {
         let progress = Progress::shown(spec.steps());
         let lab = unless_interrupted(Lab::start_in(world, &spec, &progress)).await?;
         rustix::process::setsid()?;
-        let mut asked = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
+        let mut terminated =
+            tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
         {
             let mut out = std::io::stdout().lock();
             out.write_all(b"ready\n")?;
@@ -167,7 +173,7 @@ fn serve(expect_cloud_controller: bool) -> Result<()> {
         }
         rustix::stdio::dup2_stdout(&log)?;
         rustix::stdio::dup2_stderr(&log)?;
-        asked.recv().await;
+        terminated.recv().await;
         drop(lab);
         Ok(())
     })
@@ -175,19 +181,21 @@ fn serve(expect_cloud_controller: bool) -> Result<()> {
 
 fn down() -> Result<()> {
     match lab::owner(lab::LAB)? {
-        None => say("No lab is running."),
+        None => print_line("No lab is running."),
         Some(supervisor) => {
             end(supervisor)?;
-            say("The lab is gone: processes, mounts, loop devices, namespaces, cgroups and files.");
+            print_line(
+                "The lab is gone: processes, mounts, loop devices, namespaces, cgroups and files.",
+            );
         }
     }
     for world in reap::abandoned_worlds()? {
-        say(&format!("Removed the world {world}, whose owner had died."));
+        print_line(&format!("Removed the world {world}, whose owner had died."));
     }
     Ok(())
 }
 
-/// Asks the supervisor to end, and insists after a minute; the reaper removes what it could not.
+/// Sends SIGTERM to the supervisor, and SIGKILL after a minute; the reaper removes what is left.
 fn end(supervisor: u32) -> Result<()> {
     let pid = i32::try_from(supervisor)
         .ok()
@@ -216,7 +224,7 @@ fn wait_a_little() {
 
 fn status() -> Result<()> {
     let Some(supervisor) = lab::owner(lab::LAB)? else {
-        complain("No lab is running; `make lab` starts one.");
+        print_error("No lab is running; `make lab` starts one.");
         return Ok(());
     };
     let header = ["COMPONENT", "STATE", "VERSION", "PID", "RSS", "LOG"];
@@ -235,12 +243,12 @@ fn status() -> Result<()> {
             process.log.display().to_string(),
         ]);
     }
-    say(&table(&rows));
-    say(&format!("\nsupervisor: process {supervisor}\n{}", environment()));
+    print_line(&table(&rows));
+    print_line(&format!("\nsupervisor: process {supervisor}\n{}", environment()));
     Ok(())
 }
 
-/// What the program itself says; the lab's helpers (`sleep`, `bash`) have no version of interest.
+/// What the program itself reports; the lab's helpers (`sleep`, `bash`) have no version of interest.
 fn version(program: &Path) -> Option<String> {
     let name = program.file_name()?.to_str()?;
     let file = components::binary(name)

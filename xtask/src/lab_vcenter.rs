@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::{
     interrupt::interruptible,
-    output::{say, table},
+    output::{print_line, table},
 };
 
 /// A table: its title, and for each column a heading and where the cell is in an object.
@@ -86,7 +86,7 @@ pub(crate) fn run(as_json: bool) -> Result<()> {
             .context("the lab's vCenter does not answer; see `cargo xtask lab status`")
     })?;
     if as_json {
-        say(&serde_json::to_string_pretty(&state)?);
+        print_line(&serde_json::to_string_pretty(&state)?);
         return Ok(());
     }
     let listings = [
@@ -100,7 +100,7 @@ pub(crate) fn run(as_json: bool) -> Result<()> {
     let paths = paths(&state);
     for (listing, at) in listings {
         let objects = state.pointer(at).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
-        say(&listing.show(objects, &paths));
+        print_line(&listing.show(objects, &paths));
     }
     Ok(())
 }

@@ -2,14 +2,19 @@
 
 mod bench;
 mod bench_ccm;
+mod bench_demo;
 mod bench_vsphere;
 mod demo;
+#[cfg(test)]
+mod dependencies;
 mod deploy;
 mod e2e;
+mod empty_caches;
 mod image;
 mod interrupt;
 mod lab_commands;
 mod lab_vcenter;
+mod lines;
 mod measured;
 mod output;
 mod suite;
@@ -22,7 +27,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use lab::preflight::Unmet;
 
-use crate::output::complain;
+use crate::output::print_error;
 
 /// The project's commands.
 #[derive(Parser)]
@@ -41,6 +46,8 @@ enum Command {
     Check,
     /// Everything: set-up, formatting, lints, unit tests, tests against real parts
     Test,
+    /// Counts production lines per crate
+    Lines,
     /// Writes deploy/*.yaml from the typed manifests
     Deploy,
     /// Shows what the project can do so far, on this machine
@@ -62,6 +69,7 @@ fn main() -> ExitCode {
         Command::Lab(command) => lab_commands::run(&command),
         Command::Check => suite::check(),
         Command::Test => suite::test(),
+        Command::Lines => lines::run(),
         Command::Deploy => deploy::run(),
         Command::Demo(command) => demo::run(&command),
         Command::Image => image::run(),
@@ -72,7 +80,7 @@ fn main() -> ExitCode {
     match answer {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            complain(&format!("error: {error:#}"));
+            print_error(&format!("error: {error:#}"));
             exit_code(&error)
         }
     }

@@ -1,9 +1,9 @@
-//! Programs that are measured: their release builds, and what the kernel says of their processes.
+//! Programs that are measured: their release builds, and what the kernel reports about their processes.
 
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::Stdio,
 };
 
 use anyhow::{Context, Result, bail};
@@ -12,8 +12,7 @@ use serde_json::Value;
 /// The release build of one target: `["-p", "vsphere", "--example", "measure"]` and its name.
 pub(crate) fn release_build(target: &[&str], name: &str) -> Result<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let built = Command::new(cargo)
+    let built = lab::components::cargo()
         .current_dir(&root)
         .args(["build", "--quiet", "--release"])
         .args(target)
@@ -28,7 +27,7 @@ pub(crate) fn release_build(target: &[&str], name: &str) -> Result<PathBuf> {
     artifacts
         .filter(|artifact| artifact["target"]["name"] == name)
         .find_map(|artifact| artifact["executable"].as_str().map(PathBuf::from))
-        .with_context(|| format!("cargo did not say where `{name}` is"))
+        .with_context(|| format!("cargo did not report where `{name}` is"))
 }
 
 /// User and system time of a process so far.

@@ -1,14 +1,14 @@
-//! What the commands print: text to standard output, complaints to standard error, tables by columns.
+//! What the commands print: results to standard output, the rest to standard error, tables by columns.
 
 use std::io::{self, Write};
 
 /// Prints a line. A reader that went away (`| head`) is not an error of ours.
-pub(crate) fn say(text: &str) {
+pub(crate) fn print_line(text: &str) {
     writeln!(io::stdout().lock(), "{text}").ok();
 }
 
 /// Prints a line to standard error.
-pub(crate) fn complain(text: &str) {
+pub(crate) fn print_error(text: &str) {
     writeln!(io::stderr().lock(), "{text}").ok();
 }
 

@@ -1,15 +1,18 @@
-//! `cargo xtask check` and `cargo xtask test`: the gates, in the order in which they are cheap.
+//! `cargo xtask check` and `cargo xtask test`: the gates, the cheap ones first.
+
+mod failures;
 
 use std::{
     collections::BTreeSet,
-    io::{Read as _, Seek as _},
+    io::{BufRead as _, BufReader},
     process::Command,
 };
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 use serde_json::Value;
 
-use crate::{lab_commands, output::say};
+use self::failures::Failure;
+use crate::{lab_commands, output::print_line};
 
 /// Tests with this in their name start nodes, and so need root.
 const NODES: &str = "nodes::";
@@ -20,15 +23,17 @@ const AT_ONCE: &str = "4";
 /// Test programs that wait for their peers most of the time.
 const PATIENT: [&str; 4] = ["controller", "deployed", "program", "schedules"];
 
-/// The test program that looks at the whole machine, where nobody else may leave traces meanwhile.
+/// The test program that reaps killed labs, where no other test may be at it meanwhile.
 const ALONE: &str = "nothing_left";
-
-const CARGO_DENY: &str = "0.20.2";
 
 /// The quick subset: no component is built or started.
 pub(crate) fn check() -> Result<()> {
     lints()?;
-    cargo("unit tests", &["test", "--workspace", "--lib", "--bins"])
+    let units = ["test", "--workspace", "--lib", "--bins"];
+    cargo("building the unit tests", &[&units[..], &["--no-run"]].concat())?;
+    heading("unit tests");
+    let ran = run_tests(&[&units[..], &["--no-fail-fast"]].concat(), Print::AsItComes)?;
+    report(&[ran])
 }
 
 /// Everything, with its own set-up.
@@ -38,21 +43,20 @@ pub(crate) fn test() -> Result<()> {
     lints()?;
     heading("set-up");
     if root {
-        lab_commands::build()?;
+        lab_commands::build(&lab::components::all())?;
     } else {
-        lab::components::build(&lab::Progress::shown(lab::components::MODULES.len()))?;
+        lab_commands::build_without_packages(&lab::components::all())?;
     }
-    dependencies()?;
     simulator()?;
     let skipped = if !root || skip_nodes { &["--", "--skip", NODES][..] } else { &[] };
     tests(skipped)?;
     cargo("examples in the documentation", &["test", "--workspace", "--doc"])?;
     if !root || skip_nodes {
-        say("\nNot run, because nodes need root:");
+        print_line("\nNot run, because nodes need root:");
         not_run()?;
         if !skip_nodes {
             bail!(
-                "tests were left out; run `make test` as root, or say `make test NODES=skip` to accept that"
+                "tests were left out; run `make test` as root, or `make test NODES=skip` to accept that"
             );
         }
     }
@@ -74,21 +78,68 @@ fn tests(skipped: &[&str]) -> Result<()> {
         group.push("--no-fail-fast");
         group.extend(skipped);
     }
-    let mut log = tempfile::tempfile()?;
-    let mut beside = command(&patient).stdout(log.try_clone()?).stderr(log.try_clone()?).spawn()?;
-    let busy = cargo("tests", &busy);
-    let patient = beside.wait()?;
-    heading("tests that waited beside them");
-    let mut said = String::new();
-    log.rewind()?;
-    log.read_to_string(&mut said)?;
-    say(&said);
-    busy?;
-    if !patient.success() {
-        bail!("a test of {} failed", PATIENT.join(", "));
-    }
+    heading("tests");
+    let mut runs = std::thread::scope(|scope| {
+        let beside = scope.spawn(|| run_tests(&patient, Print::AtTheEnd));
+        let busy = run_tests(&busy, Print::AsItComes);
+        heading("tests that waited for their peers beside them");
+        let patient = beside.join().map_err(|_| anyhow!("a thread of the suite panicked"))?;
+        Ok::<_, anyhow::Error>(vec![busy?, patient?])
+    })?;
+    print_line(&runs[1].output);
+    heading("the test that looks for leftovers of labs");
     let alone = [&["test", "--workspace", "--test", ALONE], skipped].concat();
-    cargo("the test that compares the machine before and after", &alone)
+    runs.push(run_tests(&alone, Print::AsItComes)?);
+    report(&runs)
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Print {
+    AsItComes,
+    /// By the caller.
+    AtTheEnd,
+}
+
+/// What `cargo test` printed, and whether all went well.
+struct Ran {
+    output: String,
+    passed: bool,
+}
+
+fn run_tests(arguments: &[&str], print: Print) -> Result<Ran> {
+    let (reader, writer) = std::io::pipe()?;
+    let mut cargo = command(arguments);
+    cargo.stdout(writer.try_clone()?).stderr(writer);
+    let mut child = cargo.spawn()?;
+    // It holds the other end of the pipe, which must be closed when the child has ended.
+    drop(cargo);
+    let mut output = String::new();
+    for line in BufReader::new(reader).split(b'\n') {
+        let line = line?;
+        let line = String::from_utf8_lossy(&line);
+        if print == Print::AsItComes {
+            print_line(&line);
+        }
+        output.push_str(&line);
+        output.push('\n');
+    }
+    Ok(Ran { output, passed: child.wait()?.success() })
+}
+
+/// Ends the run with what failed.
+fn report(runs: &[Ran]) -> Result<()> {
+    let failures: Vec<Failure> = runs.iter().flat_map(|run| failures::read(&run.output)).collect();
+    if !failures.is_empty() {
+        heading(&format!("{} tests failed", failures.len()));
+        failures.iter().for_each(|failure| print_line(&format!("{failure}\n")));
+    }
+    if runs.iter().any(|run| !run.passed) {
+        match failures.len() {
+            0 => bail!("a test program ended without naming a failed test; its output is above"),
+            count => bail!("{count} tests failed; the list above has the command for each"),
+        }
+    }
+    Ok(())
 }
 
 /// The names of all test programs.
@@ -120,35 +171,7 @@ fn documentation() -> Result<()> {
     Ok(())
 }
 
-/// Licences, banned and doubled crates, by deny.toml. The tool is built once and kept.
-fn dependencies() -> Result<()> {
-    heading("dependencies");
-    let root = lab::components::cache_dir()?.join(format!("cargo-deny-{CARGO_DENY}"));
-    let tool = root.join("bin/cargo-deny");
-    if !tool.exists() {
-        say("building cargo-deny, once; this takes a few minutes");
-        let mut install = Command::new("cargo");
-        install
-            .args([
-                "install",
-                "--quiet",
-                "--locked",
-                "cargo-deny",
-                "--version",
-                CARGO_DENY,
-                "--root",
-            ])
-            .arg(&root);
-        lab::run(&mut install)?;
-    }
-    let status = Command::new(tool).args(["check", "bans", "licenses", "sources"]).status()?;
-    if !status.success() {
-        bail!("deny.toml forbids a dependency; the lines above say which and why");
-    }
-    Ok(())
-}
-
-/// The simulator's own tests, in Go. Those that need root skip themselves and say so.
+/// The simulator's own tests, in Go. Those that need root skip themselves, with a message.
 fn simulator() -> Result<()> {
     for arguments in [["vet", "./..."], ["test", "./..."]] {
         heading(&format!("simulator: go {}", arguments[0]));
@@ -173,7 +196,7 @@ fn not_run() -> Result<()> {
         NODES,
     ]))?;
     for test in listing.lines().filter_map(|line| line.strip_suffix(": test")) {
-        say(&format!("  {test}"));
+        print_line(&format!("  {test}"));
     }
     Ok(())
 }
@@ -189,17 +212,15 @@ fn cargo(what: &str, arguments: &[&str]) -> Result<()> {
 
 fn command(arguments: &[&str]) -> Command {
     let threads = std::env::var("RUST_TEST_THREADS").unwrap_or_else(|_| AT_ONCE.to_owned());
-    let mut command = Command::new("cargo");
+    let mut command = lab::components::cargo();
     command.env("RUST_TEST_THREADS", threads).args(arguments);
-    // What cargo told about xtask itself; build scripts that look at it would run again each time.
-    for (name, _) in std::env::vars_os() {
-        if name.to_string_lossy().starts_with("CARGO_PKG_") || name == "CARGO_MANIFEST_DIR" {
-            command.env_remove(name);
-        }
+    if std::env::var_os("RUST_LIB_BACKTRACE").is_none() {
+        // The backtrace of an error in async code is sixty lines of the runtime's own.
+        command.env("RUST_LIB_BACKTRACE", "0");
     }
     command
 }
 
 fn heading(what: &str) {
-    say(&format!("\n=== {what}"));
+    print_line(&format!("\n=== {what}"));
 }

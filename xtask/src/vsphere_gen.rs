@@ -22,7 +22,7 @@ use std::{
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 
-use crate::output::say;
+use crate::output::print_line;
 
 const CRATE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/vsphere");
 
@@ -55,7 +55,7 @@ pub(crate) fn run(command: &VsphereGen) -> Result<()> {
     for (name, text) in &files {
         let path = folder().join(name);
         fs::write(&path, text).with_context(|| format!("write {}", path.display()))?;
-        say(&format!("{name}: {} lines", text.lines().count()));
+        print_line(&format!("{name}: {} lines", text.lines().count()));
     }
     Ok(())
 }
@@ -86,7 +86,7 @@ fn stale(files: &[(String, String)]) -> Vec<&str> {
     files.iter().filter(differs).map(|(name, _)| name.as_str()).collect()
 }
 
-/// The text as rustfmt wants it, so that generated files pass the same check as the others.
+/// The text, formatted by rustfmt, so that generated files pass the same check as the others.
 fn formatted(text: &str) -> Result<String> {
     let mut rustfmt = Command::new("rustfmt")
         .args(["--edition", "2024", "--config-path"])
@@ -100,7 +100,7 @@ fn formatted(text: &str) -> Result<String> {
     drop(input);
     let output = rustfmt.wait_with_output()?;
     if !output.status.success() {
-        bail!("rustfmt refuses what was generated");
+        bail!("rustfmt rejects the generated code");
     }
     Ok(String::from_utf8(output.stdout)?)
 }
@@ -108,13 +108,13 @@ fn formatted(text: &str) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::output::complain;
+    use crate::output::print_error;
 
     #[test]
     fn the_types_are_what_the_tables_and_the_schema_say() {
         let package = match package::fetched() {
             Ok(package) => package,
-            Err(error) => return complain(&format!("not compared, no package: {error:#}")),
+            Err(error) => return print_error(&format!("not compared, no package: {error:#}")),
         };
         let files = generated(&package).unwrap();
         assert_eq!(stale(&files), Vec::<&str>::new(), "run `cargo xtask vsphere-gen`");

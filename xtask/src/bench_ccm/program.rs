@@ -1,4 +1,4 @@
-//! A cloud controller manager as a process, and what the kernel says of it.
+//! A cloud controller manager as a process, and what the kernel reports about it.
 
 use std::{
     fs::{self, File},
@@ -45,7 +45,9 @@ pub(super) struct Usage {
 impl Program {
     /// A peer with flags of its own.
     pub(super) fn peer(path: &Path, flags: &str) -> Result<Self> {
-        let path = path.canonicalize().with_context(|| format!("{} is no peer", path.display()))?;
+        let path = path
+            .canonicalize()
+            .with_context(|| format!("cannot find the peer {}", path.display()))?;
         let flags = flags.split_whitespace().map(str::to_owned).collect();
         Ok(Self { path, flags, ours: false })
     }

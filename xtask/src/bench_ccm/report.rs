@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::{
     bench_ccm::Run,
-    output::{say, table},
+    output::{print_line, table},
 };
 
 /// A promise: what it is about, the value, and what it may be at most.
@@ -23,7 +23,7 @@ const FEW: usize = 500;
 const MANY: usize = 5000;
 
 pub(super) fn report(runs: &[Run]) -> Result<()> {
-    say(&table(&figures(runs)));
+    print_line(&table(&figures(runs)));
     let mut rows = vec![["BOUND", "VALUE", "AT MOST", ""].map(str::to_owned).to_vec()];
     for Bound { about, value, most, unit } in
         runs.iter().filter(|run| run.ours).flat_map(|ours| bounds(ours, runs))
@@ -36,8 +36,8 @@ pub(super) fn report(runs: &[Run]) -> Result<()> {
             kept.to_owned(),
         ]);
     }
-    say("");
-    say(&table(&rows));
+    print_line("");
+    print_line(&table(&rows));
     write(runs)
 }
 
@@ -112,7 +112,7 @@ fn write(runs: &[Run]) -> Result<()> {
     all.retain(|one| runs.iter().all(|run| one["nodes"] != run.nodes));
     all.extend(runs.iter().map(as_json));
     fs::write(&file, serde_json::to_string_pretty(&json!({ "runs": all }))?)?;
-    say("written to target/bench/ccm.json");
+    print_line("written to target/bench/ccm.json");
     Ok(())
 }
 

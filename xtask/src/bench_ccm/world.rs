@@ -40,7 +40,7 @@ const VMS_PER_HOST: usize = 100;
 const CLUSTERS: usize = 2;
 /// Nodes that are registered at once.
 const AT_ONCE: usize = 16;
-/// Images that the kubelet of a new machine tells of; later it tells of up to 50.
+/// Images that the kubelet of a new machine reports; later it reports up to 50.
 const IMAGES: usize = 10;
 
 /// A world for one program.
@@ -103,6 +103,11 @@ pub(super) fn node_name(index: usize) -> String {
     format!("node-{index:05}")
 }
 
+/// The address that a guest has at first.
+pub(super) fn first_address(index: usize) -> String {
+    format!("10.100.{}.{}", index / 250, index % 250 + 1)
+}
+
 /// The address that a guest has later.
 pub(super) fn later_address(index: usize) -> String {
     format!("10.200.{}.{}", index / 250, index % 250 + 1)
@@ -113,8 +118,9 @@ fn uuid(index: usize) -> String {
 }
 
 impl World {
-    pub(super) async fn start(nodes: usize) -> Result<Self> {
-        let description = Description::Text(described(nodes)?);
+    /// Starts a world with this many VMs, of which the first are Nodes.
+    pub(super) async fn start(nodes: usize, vms: usize) -> Result<Self> {
+        let description = Description::Text(described(vms)?);
         let spec = VCenterSpec { description, ..VCenterSpec::default() };
         let (plane, vcenter) = tokio::try_join!(ControlPlane::start(), VCenter::start(&spec))?;
         let dir = tempfile::tempdir()?;
@@ -212,7 +218,7 @@ async fn watch(client: &Client) -> Result<Events> {
 }
 
 impl Watching {
-    /// Waits for the next news.
+    /// Waits for the next event.
     pub(super) async fn next(&mut self) -> Result<()> {
         let events = match &mut self.events {
             Some(events) => events,
@@ -247,17 +253,17 @@ impl Watching {
     }
 }
 
-/// The vCenter: a datacenter that is a region, clusters that are zones, and a VM for each Node.
-fn described(nodes: usize) -> Result<String> {
-    let hosts = nodes.div_ceil(VMS_PER_HOST).max(CLUSTERS);
+/// The vCenter: a datacenter that is a region, clusters that are zones, and the VMs.
+fn described(vms: usize) -> Result<String> {
+    let hosts = vms.div_ceil(VMS_PER_HOST).max(CLUSTERS);
     let clusters = (0..CLUSTERS).map(|cluster| {
         let hosts = (0..hosts).filter(|host| host % CLUSTERS == cluster);
         let hosts: Vec<Value> = hosts.map(|host| json!({"name": host_name(host)})).collect();
         json!({"name": format!("cluster-{cluster}"), "hosts": hosts})
     });
-    let vms = (0..nodes).map(|index| {
+    let vms = (0..vms).map(|index| {
         let (name, host) = (node_name(index), host_name(index % hosts));
-        let address = format!("10.100.{}.{}/8", index / 250, index % 250 + 1);
+        let address = format!("{}/8", first_address(index));
         json!({
             "name": name, "uuid": uuid(index), "folder": "k8s", "host": host, "datastore": "shared-1",
             "guest": {"host_name": name}, "nics": [{"network": "nodes", "addresses": [address]}],
@@ -296,12 +302,12 @@ fn host_name(index: usize) -> String {
     format!("esx-{index:03}.lab.example")
 }
 
-/// Registers a Node as its kubelet does, with all that kubelets say.
+/// Registers a Node as its kubelet does, with everything that kubelets report.
 async fn register(api: &Api<Node>, index: usize) -> Result<()> {
     let name = node_name(index);
     let condition = |kind: &str, status: &str| {
         json!({
-            "type": kind, "status": status, "reason": "KubeletHasIt", "message": "kubelet says so",
+            "type": kind, "status": status, "reason": "KubeletHasIt", "message": "reported by the kubelet",
             "lastHeartbeatTime": "2026-01-01T00:00:00Z", "lastTransitionTime": "2026-01-01T00:00:00Z",
         })
     };

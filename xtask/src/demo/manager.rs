@@ -1,4 +1,4 @@
-//! The chapters of the cloud controller manager: nodes without an identity get one from vCenter, and keep it true.
+//! The chapters of the cloud controller manager: it initialises nodes from vCenter, and keeps them up to date.
 
 use std::{
     collections::BTreeMap,
@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use ccm::manifests::{self, NAMESPACE, Settings};
+use ccm::manifests::{self, NAMESPACE, Parameters};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::{
     Api,
@@ -26,37 +26,39 @@ use super::{
     BOUND, chapter,
     node_facts::{SHUTDOWN, UNINITIALIZED, address, facts, has_taint, taints},
 };
-use crate::output::say;
+use crate::output::print_line;
 
 /// The account that the simulator has for cloud controller managers: it may read, and nothing else.
 const LOGIN: (&str, &str) = ("cpi@vsphere.local", "Lab-cpi-1!");
 const PUBLIC: &str = "203.0.113.0/24";
 const PUBLIC_ADDRESS: &str = "203.0.113.77";
 
-/// Tells them.
-pub(super) async fn tell(lab: &Lab, archive: &Path) -> Result<()> {
+pub(super) async fn show(lab: &Lab, archive: &Path) -> Result<()> {
     let vcenter = lab.vcenter().context("the demo's lab has a vCenter")?;
-    chapter("The nodes are there, and nobody knows what they are: no pod may run on them");
-    say(&facts(lab).await?);
+    chapter("The nodes are Ready and not initialised: no pod is scheduled to them");
+    print_line(&facts(lab).await?);
 
     chapter("The cloud controller manager is deployed, with the rights of its own account");
     deploy(lab, vcenter, archive).await?;
 
-    chapter("It asks vCenter, and the nodes get their identity");
+    chapter("It finds the VMs in vCenter and initialises the nodes");
     let nodes: Api<Node> = Api::all(lab.client());
     for node in lab.nodes() {
         let known = |one: &Node| !has_taint(one, UNINITIALIZED);
         wait(&nodes, node.name(), "is initialised", None, known).await?;
     }
-    say(&facts(lab).await?);
+    print_line(&facts(lab).await?);
 
     chapter("The VM of node-2 gets a public address");
     let addresses = ["10.99.0.12/24", &format!("{PUBLIC_ADDRESS}/24")];
     vcenter.control().readdress("node-2", &addresses).await?;
     let arrived = |node: &Node| address(node, "ExternalIP") == PUBLIC_ADDRESS;
     let took = wait(&nodes, "node-2", "has the address", None, arrived).await?;
-    say(&format!("in Kubernetes after {}, without asking again: vCenter tells", seconds(took)));
-    say(&facts(lab).await?);
+    print_line(&format!(
+        "in Kubernetes after {}: vCenter reports changes, nothing is polled",
+        seconds(took)
+    ));
+    print_line(&facts(lab).await?);
     switch_off(lab, vcenter, &nodes).await
 }
 
@@ -66,15 +68,15 @@ async fn switch_off(lab: &Lab, vcenter: &VCenter, nodes: &Api<Node>) -> Result<(
     let machine = machine.context("a default lab has a node-2")?;
     let progress = Progress::shown(3);
     vcenter.control().power("node-2", Power::Off).await?;
-    machine.fall_silent()?;
+    machine.pause_kubelet()?;
     let step = progress.step("Kubernetes misses node-2 (it waits most of a minute)");
     wait(nodes, "node-2", "is not ready", Some(&step), |node| !is_ready(node)).await?;
     step.done("not ready");
-    let step = progress.step("vCenter says why");
+    let step = progress.step("the cloud controller manager adds why");
     wait(nodes, "node-2", "is tainted", Some(&step), |node| has_taint(node, SHUTDOWN)).await?;
     step.done(&taints(&nodes.get("node-2").await?));
     vcenter.control().power("node-2", Power::On).await?;
-    machine.speak_again()?;
+    machine.resume_kubelet()?;
     let step = progress.step("on again");
     let back = |node: &Node| is_ready(node) && taints(node).is_empty();
     wait(nodes, "node-2", "is back", Some(&step), back).await?;
@@ -93,10 +95,10 @@ async fn deploy(lab: &Lab, vcenter: &VCenter, archive: &Path) -> Result<()> {
     let nodes: Api<Node> = Api::all(lab.client());
     let role = json!({"metadata": {"labels": {"node-role.kubernetes.io/control-plane": ""}}});
     nodes.patch(first.name(), &PatchParams::default(), &Patch::Merge(role)).await?;
-    let said = lab.control_plane().apply(&objects(vcenter)?)?;
+    let applied = lab.control_plane().apply(&objects(vcenter)?)?;
     step.done(&format!(
         "{} applied, as in deploy/cloud-controller-manager.yaml",
-        said.lines().count()
+        applied.lines().count()
     ));
 
     let step = progress.step("pod");
@@ -138,11 +140,11 @@ fn objects(vcenter: &VCenter) -> Result<Vec<Value>> {
         "stringData": {format!("{server}.username"): user, format!("{server}.password"): password},
     });
     let mut objects = vec![serde_json::to_value(manifests::configuration(&config, files))?, secret];
-    objects.extend(manifests::manifests(&Settings::default()).values()?);
+    objects.extend(manifests::manifests(&Parameters::default()).values()?);
     Ok(objects)
 }
 
-/// Waits until a Node is as wanted, and says how long that took.
+/// Waits until the condition holds for a Node, and returns how long that took.
 async fn wait(
     nodes: &Api<Node>,
     name: &str,

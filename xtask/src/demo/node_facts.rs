@@ -1,4 +1,4 @@
-//! What a Node says about its VM, as a table: a column for each Node.
+//! What Nodes carry of their VMs, as a table: a column for each Node.
 
 use anyhow::Result;
 use k8s_openapi::api::core::v1::Node;

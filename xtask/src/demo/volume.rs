@@ -1,7 +1,7 @@
 //! The chapter of storage: a volume that moves between two nodes with its data.
 //!
-//! The CSI driver is not there yet, so the demo's own hands do what it will do: govmomi's client asks vCenter to
-//! attach the volume where a CSI driver would, and a pod mounts it where a node plugin would.
+//! There is no CSI driver yet, so the demo does its work: govmomi's client attaches the volume where the driver's
+//! controller would, and a pod mounts it where its node plugin would.
 
 use anyhow::{Context, Result, bail};
 use k8s_openapi::api::core::v1::Pod;
@@ -13,19 +13,22 @@ use lab::{Lab, VCenter, Wait, image, until};
 use serde_json::json;
 
 use super::{BOUND, chapter};
-use crate::output::say;
+use crate::output::print_line;
 
-/// Tells it.
-pub(super) async fn tell(lab: &Lab) -> Result<()> {
+pub(super) async fn show(lab: &Lab) -> Result<()> {
     let vcenter = lab.vcenter().context("the demo's lab has a vCenter")?;
     let [first, second] = lab.nodes() else { bail!("a default lab has two nodes") };
     chapter("vCenter makes a volume of 64 MB and attaches it to the VM of node-1");
     let volume = vcenter.cnsctl(&["create", "demo", "64", "/dc-1/datastore/shared-1"])?;
-    say(&format!("volume:     {volume}"));
+    print_line(&format!("volume:     {volume}"));
     let link = attach(vcenter, &volume, first)?;
-    say(&format!("on node-1:  {} -> {}", link, first.run("readlink", &["-f", &link])?.trim()));
+    print_line(&format!(
+        "on node-1:  {} -> {}",
+        link,
+        first.run("readlink", &["-f", &link])?.trim()
+    ));
     let absent = second.run("test", &["-e", &link]).is_err();
-    say(&format!(
+    print_line(&format!(
         "on node-2:  {}",
         if absent { "not there, as it should be" } else { "there as well!" }
     ));
@@ -35,21 +38,21 @@ pub(super) async fn tell(lab: &Lab) -> Result<()> {
         .as_deref()
         .and_then(|text| text.rsplit("cnsctl: ").next())
         .unwrap_or("was allowed!");
-    say(&format!("attaching it to node-2 as well: {why}"));
+    print_line(&format!("attaching it to node-2 as well: {why}"));
     first.run("mkfs.ext4", &["-q", &link])?;
-    say("formatted:  ext4");
+    print_line("formatted:  ext4");
 
     chapter("A pod on node-1 writes to it");
     let write = "echo \"written on $NODE\" > /disk/note && cat /disk/note";
-    say(&format!("writer says: {}", shell(lab, "writer", "node-1", &link, write).await?));
+    print_line(&format!("writer:     {}", shell(lab, "writer", "node-1", &link, write).await?));
 
     chapter("The volume moves to node-2, where another pod reads it");
     vcenter.cnsctl(&["detach", &volume, first.uuid()])?;
     let link = attach(vcenter, &volume, second)?;
-    let said =
+    let output =
         shell(lab, "reader", "node-2", &link, "echo \"read on $NODE: $(cat /disk/note)\"").await?;
-    say(&format!("reader says: {said}"));
-    if said != "read on node-2: written on node-1" {
+    print_line(&format!("reader:     {output}"));
+    if output != "read on node-2: written on node-1" {
         bail!("the data did not survive the move");
     }
 

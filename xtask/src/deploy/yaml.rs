@@ -1,116 +1,38 @@
-//! JSON values as YAML for people: blocks instead of braces, quotes only where something could be mistaken.
+//! JSON values as YAML for people: the names that are looked for first come first.
 
+use anyhow::Result;
+use serde::{Serialize, Serializer};
 use serde_json::Value;
 
 /// The value as one document. Keys come in the order of Kubernetes' conventions, then by the alphabet.
-pub(super) fn document(value: &Value) -> String {
-    let mut out = String::new();
-    block(&mut out, value, 0);
-    out
+pub(super) fn document(value: &Value) -> Result<String> {
+    // Long values, such as image names, stay on their line.
+    let options =
+        serde_saphyr::ser_options! { compact_list_indent: false, folded_wrap_chars: 1000 };
+    Ok(serde_saphyr::to_string_with_options(&Ordered(value), options)?)
 }
 
-/// Writes a value at the begin of a line.
-fn block(out: &mut String, value: &Value, depth: usize) {
-    match value {
-        Value::Object(fields) if !fields.is_empty() => {
-            let mut names: Vec<&String> = fields.keys().collect();
-            names.sort_by_key(|name| (rank(name), *name));
-            for name in names {
-                indent(out, depth);
-                out.push_str(&scalar(name));
-                out.push(':');
-                nested(out, &fields[name], depth);
+struct Ordered<'a>(&'a Value);
+
+impl Serialize for Ordered<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            Value::Object(fields) => {
+                let mut fields: Vec<_> = fields.iter().collect();
+                fields.sort_by_key(|(name, _)| (rank(name), *name));
+                serializer
+                    .collect_map(fields.into_iter().map(|(name, value)| (name, Ordered(value))))
             }
-        }
-        Value::Array(items) if !items.is_empty() => {
-            for item in items {
-                indent(out, depth);
-                out.push('-');
-                element(out, item, depth);
-            }
-        }
-        other => {
-            indent(out, depth);
-            out.push_str(&inline(other));
-            out.push('\n');
+            Value::Array(items) => serializer.collect_seq(items.iter().map(Ordered)),
+            other => other.serialize(serializer),
         }
     }
-}
-
-/// Writes what comes after a name and its colon.
-fn nested(out: &mut String, value: &Value, depth: usize) {
-    match value {
-        Value::Object(fields) if !fields.is_empty() => {
-            out.push('\n');
-            block(out, value, depth + 1);
-        }
-        Value::Array(items) if !items.is_empty() => {
-            out.push('\n');
-            block(out, value, depth + 1);
-        }
-        Value::String(text) if is_literal(text) => {
-            out.push_str(" |\n");
-            for line in text.lines() {
-                if !line.is_empty() {
-                    indent(out, depth + 1);
-                }
-                out.push_str(line);
-                out.push('\n');
-            }
-        }
-        other => {
-            out.push(' ');
-            out.push_str(&inline(other));
-            out.push('\n');
-        }
-    }
-}
-
-/// Writes what comes after a dash: the first line of the block stands beside it.
-fn element(out: &mut String, value: &Value, depth: usize) {
-    let mut lines = String::new();
-    block(&mut lines, value, depth + 1);
-    out.push(' ');
-    out.push_str(lines.trim_start_matches(' '));
-}
-
-fn indent(out: &mut String, depth: usize) {
-    out.extend(std::iter::repeat_n("  ", depth));
 }
 
 /// Names that people look for first.
 fn rank(name: &str) -> usize {
     const FIRST: [&str; 6] = ["apiVersion", "kind", "metadata", "name", "namespace", "key"];
     FIRST.iter().position(|first| *first == name).unwrap_or(FIRST.len())
-}
-
-fn inline(value: &Value) -> String {
-    match value {
-        Value::String(text) => scalar(text),
-        // JSON is YAML.
-        other => other.to_string(),
-    }
-}
-
-/// A text of several lines that a literal block keeps as it is.
-fn is_literal(text: &str) -> bool {
-    let printable = |letter: char| letter == '\n' || (' '..='~').contains(&letter);
-    text.ends_with('\n')
-        && !text.ends_with("\n\n")
-        && !text.starts_with([' ', '\n'])
-        && text.chars().all(printable)
-}
-
-/// Plain if nobody could take it for anything else, quoted as in JSON otherwise.
-fn scalar(text: &str) -> String {
-    const WORDS: [&str; 9] = ["true", "false", "yes", "no", "on", "off", "null", "y", "n"];
-    let plain = text.starts_with(|first: char| first.is_ascii_alphabetic() || first == '/')
-        && text.ends_with(|last: char| last != ':')
-        && text.chars().all(|letter| letter.is_ascii_alphanumeric() || "-_./@:".contains(letter))
-        && !WORDS.iter().any(|word| word.eq_ignore_ascii_case(text));
-    let plain =
-        plain || (text.starts_with("--") && text.len() > 3 && !text.contains([' ', '#', ':']));
-    if plain { text.to_owned() } else { Value::from(text).to_string() }
 }
 
 #[cfg(test)]
@@ -129,7 +51,7 @@ mod tests {
             "text": "one\n  two\n\nthree\n", "no end": "one\ntwo", "odd": "ä\u{7}\u{2028}\n", "lead": " x\ny\n",
             "quoted \"key\"": "a\tb", "node.kubernetes.io/not-ready": "100m", "at": "a@b", "null": "null", "1e3": "1e3",
         });
-        let text = document(&value);
+        let text = document(&value).unwrap();
         let read: Value =
             serde_saphyr::from_str(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
         assert_eq!(read, value, "{text}");
@@ -140,6 +62,6 @@ mod tests {
         let value = json!({"spec": {"args": ["--v=2"], "env": [{"value": "1", "name": "A"}]}, "kind": "Pod"});
         let expected =
             "kind: Pod\nspec:\n  args:\n    - --v=2\n  env:\n    - name: A\n      value: \"1\"\n";
-        assert_eq!(document(&value), expected);
+        assert_eq!(document(&value).unwrap(), expected);
     }
 }

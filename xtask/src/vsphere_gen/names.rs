@@ -71,22 +71,9 @@ pub(crate) fn nearest<'a>(
     wanted: &str,
     names: impl IntoIterator<Item = &'a str>,
 ) -> Option<&'a str> {
-    names.into_iter().min_by_key(|name| distance(wanted, name))
-}
-
-/// How many letters must change, come or go to make one word the other.
-fn distance(a: &str, b: &str) -> usize {
-    let mut row: Vec<usize> = (0..=b.chars().count()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.chars().enumerate() {
-            let changed = diagonal + usize::from(!x.eq_ignore_ascii_case(&y));
-            diagonal = row[j + 1];
-            row[j + 1] = changed.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row.last().copied().unwrap_or_default()
+    let distance =
+        |name: &&str| strsim::levenshtein(&wanted.to_ascii_lowercase(), &name.to_ascii_lowercase());
+    names.into_iter().min_by_key(distance)
 }
 
 #[cfg(test)]

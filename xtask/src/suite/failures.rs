@@ -1,0 +1,171 @@
+//! Which tests failed, why, and how to run each again: read from the output of `cargo test`.
+
+use std::fmt;
+
+/// Longer messages are cut: the whole output is above the report.
+const LINES: usize = 30;
+
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Failure {
+    test: String,
+    /// What the test printed from its panic on, without backtraces.
+    message: String,
+    /// How cargo names the test program, such as `-p lab --test lab`.
+    target: String,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { test, message, target } = self;
+        writeln!(out, "✗ {test}")?;
+        for line in message.lines() {
+            writeln!(out, "    {line}")?;
+        }
+        write!(out, "  cargo test {target} -- --exact {test}")
+    }
+}
+
+/// Reads standard output and error of `cargo test --no-fail-fast`, in the order in which they were written.
+pub(super) fn read(output: &str) -> Vec<Failure> {
+    let mut failures = Vec::new();
+    // Those of the test program whose output is being read.
+    let mut pending: Vec<(String, Vec<&str>)> = Vec::new();
+    let mut in_section = false;
+    for line in output.lines() {
+        let title = line.strip_prefix("---- ").and_then(|rest| rest.strip_suffix(" stdout ----"));
+        if let Some(test) = title {
+            pending.push((test.to_owned(), Vec::new()));
+            in_section = true;
+        } else if line == "failures:" {
+            in_section = false;
+        } else if let Some(target) = rerun(line) {
+            failures.extend(pending.drain(..).map(|(test, lines)| Failure {
+                test,
+                message: message(&lines),
+                target: target.to_owned(),
+            }));
+        } else if in_section && let Some((_, lines)) = pending.last_mut() {
+            lines.push(line);
+        }
+    }
+    failures
+}
+
+/// The flags that cargo recommends after a test program has failed.
+fn rerun(line: &str) -> Option<&str> {
+    line.strip_prefix("error: test failed, to rerun pass `")?.strip_suffix('`')
+}
+
+/// From the panic on, without backtraces and hints how to get one.
+fn message(lines: &[&str]) -> String {
+    let panic =
+        lines.iter().position(|line| line.starts_with("thread '") && line.contains("panicked at"));
+    let mut kept = Vec::new();
+    let mut in_backtrace = false;
+    for line in lines.get(panic.unwrap_or(0)..).unwrap_or_default() {
+        if line.trim_start().eq_ignore_ascii_case("stack backtrace:") {
+            in_backtrace = true;
+        } else if line.starts_with("thread '") || !line.starts_with(' ') && !line.is_empty() {
+            in_backtrace = false;
+        }
+        if !in_backtrace && !line.starts_with("note: ") {
+            kept.push(*line);
+        }
+    }
+    let text = kept.join("\n");
+    let mut lines: Vec<&str> = text.trim().lines().collect();
+    if lines.len() > LINES {
+        lines.truncate(LINES);
+        lines.push("…");
+    }
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OUTPUT: &str = "\
+     Running unittests src/lib.rs (target/debug/deps/one-0123456789abcdef)
+
+running 2 tests
+test fine ... ok
+test wrong::sum ... FAILED
+
+failures:
+
+---- wrong::sum stdout ----
+a line that the test printed
+thread 'wrong::sum' (4711) panicked at crates/one/src/lib.rs:3:9:
+assertion `left == right` failed
+  left: 1
+ right: 2
+note: run with `RUST_BACKTRACE=1` environment variable to display a backtrace
+
+
+failures:
+    wrong::sum
+
+test result: FAILED. 1 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s
+
+error: test failed, to rerun pass `-p one --lib`
+     Running tests/all.rs (target/debug/deps/all-0123456789abcdef)
+
+running 1 test
+test api_is_ready ... FAILED
+
+failures:
+
+---- api_is_ready stdout ----
+thread 'api_is_ready' panicked at tests/all.rs:9:50:
+called `Result::unwrap()` on an `Err` value: the API is not ready
+
+Caused by:
+    connection refused
+
+Stack backtrace:
+   0: anyhow::error::<impl core::convert::From<E> for anyhow::Error>::from
+             at /anyhow/src/backtrace.rs:10:14
+   1: all::api_is_ready::{{closure}}
+stack backtrace:
+   0: __rustc::rust_begin_unwind
+note: Some details are omitted, run with `RUST_BACKTRACE=full` for a verbose backtrace.
+
+
+failures:
+    api_is_ready
+
+error: test failed, to rerun pass `-p one --test all`
+error: 2 targets failed:
+    `-p one --lib`
+    `-p one --test all`
+";
+
+    #[test]
+    fn a_report_has_the_message_and_the_command_but_no_backtrace() {
+        let report: Vec<String> = read(OUTPUT).iter().map(ToString::to_string).collect();
+        assert_eq!(
+            report,
+            [
+                "✗ wrong::sum
+    thread 'wrong::sum' (4711) panicked at crates/one/src/lib.rs:3:9:
+    assertion `left == right` failed
+      left: 1
+     right: 2
+  cargo test -p one --lib -- --exact wrong::sum",
+                "✗ api_is_ready
+    thread 'api_is_ready' panicked at tests/all.rs:9:50:
+    called `Result::unwrap()` on an `Err` value: the API is not ready
+    
+    Caused by:
+        connection refused
+  cargo test -p one --test all -- --exact api_is_ready",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_run_without_failures_has_none() {
+        assert_eq!(read("running 1 test\ntest fine ... ok\n"), []);
+    }
+}
