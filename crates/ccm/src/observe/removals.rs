@@ -1,9 +1,9 @@
 //! Evidence about VMs that Nodes recorded and no vCenter shows: does the VM exist, and how was it removed?
 //!
-//! vCenter is asked in the background; [`Removals::evidence`] never waits and returns what is known so far.
-//! Without an answer there is no proof. Whether a VM exists is asked again and again, because that can change,
-//! each time later as long as the answer keeps the Node. How it was removed cannot change: it is asked for all VMs
-//! of a vCenter together, and not again once it is known. VMs of Nodes that are ready are not asked for at all.
+//! Requests to vCenter run in the background; [`Removals::evidence`] never waits and returns what is known so far.
+//! Existence can change, so it is requested repeatedly, with growing pauses while the answer keeps the Node. The
+//! way of removal cannot: it is requested for all VMs of a vCenter together, and not again once it is known. Nothing
+//! is requested for Nodes that are ready. Without an answer there is no proof.
 
 use std::{
     collections::{HashMap, HashSet},
