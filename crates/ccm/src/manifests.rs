@@ -193,7 +193,7 @@ fn subject() -> Subject {
 
 #[cfg(test)]
 mod tests {
-    use cloud_config::{CredentialSource, Reader, Strictness};
+    use cloud_config::{CredentialSource, Reader};
 
     use super::*;
 
@@ -201,7 +201,7 @@ mod tests {
     fn the_example_configuration_is_accepted_and_its_secret_is_the_one_that_may_be_read() {
         let (config, secret) = example();
         let text = &config.data.unwrap()[CONFIG_FILE];
-        let read = Reader::new().strictness(Strictness::Strict).read(CONFIG_FILE, text.as_bytes());
+        let read = Reader { strict: true, ..Reader::default() }.read(CONFIG_FILE, text.as_bytes());
         let accepted = read.unwrap();
         assert!(accepted.warnings.is_empty(), "{:?}", accepted.warnings);
         for vcenter in &accepted.config.vcenters {

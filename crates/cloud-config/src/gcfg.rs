@@ -19,15 +19,8 @@ use std::{iter::Peekable, str::Chars};
 
 use crate::{
     document::{Block, Item, Located, Value},
-    problem::{Place, Position, Report},
+    problem::{Mistake, Place, Position, Report},
 };
-
-/// What is wrong, and what to do about it.
-struct Mistake {
-    at: Position,
-    text: &'static str,
-    remedy: &'static str,
-}
 
 const NAME_FIRST: &str = "a line must be [Section], [Section \"name\"], key = value or a comment";
 
@@ -42,14 +35,11 @@ pub(crate) fn parse(text: &str, report: &mut Report) -> Vec<Block> {
     // The variables below a header that could not be read are skipped without a message of their own.
     let mut lost = false;
     while let Some(next) = scanner.peek_past_blanks() {
-        let at = scanner.position();
+        let at = scanner.place();
         let outcome = match next {
-            '\n' => {
-                scanner.take();
-                Ok(())
-            }
-            '#' | ';' => {
+            '\n' | '#' | ';' => {
                 scanner.skip_line();
+                scanner.take();
                 Ok(())
             }
             '[' => scanner.header().map(|block| blocks.push(block)).inspect(|()| lost = false),
@@ -58,12 +48,10 @@ pub(crate) fn parse(text: &str, report: &mut Report) -> Vec<Block> {
                 match blocks.last_mut() {
                     _ if lost => {}
                     Some(block) => block.items.push(item),
-                    None => report.refuse(
-                        Place::File(at),
-                        "",
-                        "this line precedes the first section",
-                        "begin the file with a section such as [Global]",
-                    ),
+                    None => {
+                        let remedy = "begin the file with a section such as [Global]";
+                        report.refuse(at, "", "this line precedes the first section", remedy);
+                    }
                 }
                 Ok(())
             }
@@ -71,9 +59,9 @@ pub(crate) fn parse(text: &str, report: &mut Report) -> Vec<Block> {
                 Err(Mistake { at, text: "no section or key begins like this", remedy: NAME_FIRST })
             }
         };
-        if let Err(Mistake { at, text, remedy }) = outcome {
+        if let Err(mistake) = outcome {
             lost |= next == '[';
-            report.refuse(Place::File(at), "", text, remedy);
+            report.refuse_mistake("", mistake);
             scanner.skip_line();
         }
     }
@@ -87,8 +75,8 @@ struct Scanner<'a> {
 }
 
 impl Scanner<'_> {
-    fn position(&self) -> Position {
-        Position { line: self.line, column: self.column }
+    fn place(&self) -> Place {
+        Place::File(Position { line: self.line, column: self.column })
     }
 
     fn peek(&mut self) -> Option<char> {
@@ -125,11 +113,11 @@ impl Scanner<'_> {
     }
 
     fn mistake(&self, text: &'static str, remedy: &'static str) -> Mistake {
-        Mistake { at: self.position(), text, remedy }
+        Mistake { at: self.place(), text, remedy }
     }
 
     fn name(&mut self) -> Located {
-        let at = Place::File(self.position());
+        let at = self.place();
         let mut text = String::new();
         while let Some(next) = self.peek()
             && (next.is_alphanumeric() || next == '-')
@@ -167,47 +155,37 @@ impl Scanner<'_> {
     }
 
     fn subsection(&mut self) -> Result<Located, Mistake> {
-        let start = self.position();
+        let at = self.place();
         self.take();
         let mut text = String::new();
-        loop {
-            match self.peek() {
-                None | Some('\n') => {
-                    return Err(Mistake {
-                        at: start,
-                        text: "the quoted name of a section does not end in this line",
-                        remedy: "close it with a double quote",
-                    });
+        while let Some(next) = self.peek().filter(|next| *next != '\n') {
+            self.take();
+            match next {
+                '"' if text.is_empty() => {
+                    let remedy = "put the name between the quotes, or leave the quotes out";
+                    return Err(Mistake { at, text: "the name of a section is empty", remedy });
                 }
-                Some('"') => break,
-                Some('\\') => {
-                    self.take();
-                    match self.peek() {
-                        Some(escaped @ ('"' | '\\')) => text.push(escaped),
-                        _ => {
-                            return Err(self.mistake(
-                                "a backslash in the name of a section precedes neither a quote nor a backslash",
-                                "write a backslash as \\\\",
-                            ));
-                        }
+                '"' => return Ok(Located { text, at }),
+                '\\' => match self.peek() {
+                    Some(escaped @ ('"' | '\\')) => {
+                        text.push(escaped);
+                        self.take();
                     }
-                    self.take();
-                }
-                Some(other) => {
-                    text.push(other);
-                    self.take();
-                }
+                    _ => {
+                        return Err(self.mistake(
+                            "a backslash in the name of a section precedes neither a quote nor a backslash",
+                            "write a backslash as \\\\",
+                        ));
+                    }
+                },
+                other => text.push(other),
             }
         }
-        self.take();
-        if text.is_empty() {
-            return Err(Mistake {
-                at: start,
-                text: "the name of a section is empty",
-                remedy: "put the name between the quotes, or leave the quotes out",
-            });
-        }
-        Ok(Located { text, at: Place::File(start) })
+        Err(Mistake {
+            at,
+            text: "the quoted name of a section does not end in this line",
+            remedy: "close it with a double quote",
+        })
     }
 
     fn variable(&mut self, report: &mut Report) -> Item {
@@ -216,19 +194,19 @@ impl Scanner<'_> {
             let at = name.at;
             return Item { name, value: Value::Blank, at };
         }
-        let mut at = Place::File(self.position());
+        let mut at = self.place();
         let value = if self.peek() == Some('=') {
             self.take();
             self.peek_past_blanks();
-            at = Place::File(self.position());
+            at = self.place();
             self.value()
         } else {
             Err(self.mistake("there is no `=` after the key", "write it as key = value"))
         };
         let value = match value {
             Ok(text) => Value::Text(text),
-            Err(Mistake { at, text, remedy }) => {
-                report.refuse(Place::File(at), &name.text, text, remedy);
+            Err(mistake) => {
+                report.refuse_mistake(&name.text, mistake);
                 self.skip_line();
                 Value::Broken
             }
@@ -240,9 +218,9 @@ impl Scanner<'_> {
         let mut text = String::new();
         // How much of the text counts: blanks at the end do not.
         let mut kept = 0;
-        let mut quote: Option<Position> = None;
+        let mut quote: Option<Place> = None;
         loop {
-            let at = self.position();
+            let at = self.place();
             match (self.peek(), quote) {
                 (None | Some('\n'), Some(at)) => {
                     return Err(Mistake {
@@ -278,7 +256,7 @@ impl Scanner<'_> {
     }
 
     /// What a backslash and its successor stand for; the backslash is already taken.
-    fn escape(&mut self, at: Position, quoted: bool) -> Result<Option<char>, Mistake> {
+    fn escape(&mut self, at: Place, quoted: bool) -> Result<Option<char>, Mistake> {
         if !quoted && self.peek() == Some('\r') {
             self.take();
         }
@@ -311,7 +289,6 @@ impl Scanner<'_> {
 #[cfg(test)]
 mod tests {
     use super::{Report, Value, parse};
-    use crate::problem::Strictness;
 
     fn plain(text: &str) -> String {
         let mut letters = text.chars();
@@ -332,7 +309,7 @@ mod tests {
 
     /// User, password and server of the global section; None if the text, or one of them, has no meaning.
     fn global(text: &str) -> Option<[String; 3]> {
-        let mut report = Report::new("f", Strictness::Tolerant);
+        let mut report = Report::new("f", false);
         let mut values = [const { String::new() }; 3];
         for block in parse(text, &mut report) {
             let vcenter = block.name.text.eq_ignore_ascii_case("virtualcenter");

@@ -11,14 +11,14 @@
 //!   `%`, or has a name and a colon, is YAML; anything else is neither. A mistake is then reported for that
 //!   format, at its line and column.
 //! - **All problems at once**, each with place, key, reason and remedy. Unknown keys are warned
-//!   about with the name that was probably meant; [`Strictness::Strict`] refuses them.
+//!   about with the name that was probably meant; [`Reader::strict`] refuses them.
 //! - **What is accepted is valid.** A [`Config`] holds parsed addresses, subnets and thumbprints; nothing
 //!   fails later, at the first node.
 //! - **Secrets stay secret**: not in `Debug`, not in messages, not in rendered YAML.
 //!
 //! ```
 //! let text = "global: {user: admin, password: secret}\nvcenter: {east: {server: vc.example}}\n";
-//! let accepted = cloud_config::Reader::new().read("vsphere.conf", text.as_bytes())?;
+//! let accepted = cloud_config::Reader::default().read("vsphere.conf", text.as_bytes())?;
 //! assert_eq!(accepted.config.vcenters[0].endpoint.host(), "vc.example");
 //! # Ok::<(), cloud_config::Problems>(())
 //! ```
@@ -48,12 +48,12 @@ pub use config::{
     SecretName, Subnet, VCenter,
 };
 pub use keys::Format;
-pub use problem::{Position, Problem, Problems, Strictness};
+pub use problem::{Position, Problem, Problems};
 pub use render::{Written, write};
 pub use secret::{Login, Logins, MissingLogin};
 
 use document::Document;
-use problem::{Place, Report};
+use problem::{Mistake, Place, Report};
 
 /// A configuration that can be used.
 #[derive(Debug)]
@@ -70,47 +70,26 @@ pub struct Accepted {
 /// hold passwords.
 #[derive(Default)]
 pub struct Reader {
-    strictness: Strictness,
-    environment: BTreeMap<String, String>,
-    secrets_directory: Option<PathBuf>,
-    ignore_load_balancing: bool,
+    /// Refuses unknown keys instead of warning about them.
+    pub strict: bool,
+    /// Variables that override the file; those of other programs are ignored.
+    pub environment: BTreeMap<String, String>,
+    /// The directory with credentials if none are configured. Callers pass `/etc/cloud/secrets` if it exists.
+    pub secrets_directory: Option<PathBuf>,
+    /// Accepts files that configure load balancing or routing by NSX-T, which is then ignored.
+    pub ignore_load_balancing: bool,
 }
 
 impl Reader {
-    /// Tolerant, without an environment.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Whether unknown keys are refused.
-    #[must_use]
-    pub fn strictness(self, strictness: Strictness) -> Self {
-        Self { strictness, ..self }
-    }
-
-    /// Variables that override the file; those of other programs are ignored.
-    #[must_use]
-    pub fn environment(self, variables: impl IntoIterator<Item = (String, String)>) -> Self {
-        Self { environment: variables.into_iter().collect(), ..self }
-    }
-
-    /// The directory with credentials if none are configured. Callers pass `/etc/cloud/secrets` if it exists.
-    #[must_use]
-    pub fn secrets_directory(self, directory: Option<PathBuf>) -> Self {
-        Self { secrets_directory: directory, ..self }
-    }
-
-    /// Accepts files that configure load balancing or routing by NSX-T, which is then ignored.
-    #[must_use]
-    pub fn ignore_load_balancing(self, ignore: bool) -> Self {
-        Self { ignore_load_balancing: ignore, ..self }
-    }
-
     /// Reads a file; its name is for messages only.
     pub fn read(&self, file: &str, bytes: &[u8]) -> Result<Accepted, Problems> {
-        let mut report = Report::new(file, self.strictness);
-        let Some((format, text)) = decode(bytes, &mut report) else {
-            return report.finish(None).map(|(accepted, _)| accepted);
+        let mut report = Report::new(file, self.strict);
+        let (format, text) = match decode(bytes) {
+            Ok(decoded) => decoded,
+            Err(mistake) => {
+                report.refuse_mistake("", mistake);
+                return report.finish(None).map(|(accepted, _)| accepted);
+            }
         };
         let blocks = match format {
             Format::Ini => gcfg::parse(text, &mut report),
@@ -125,46 +104,18 @@ impl Reader {
 }
 
 /// The format and the text, without a byte order mark.
-fn decode<'a>(bytes: &'a [u8], report: &mut Report) -> Option<(Format, &'a str)> {
-    let text = match str::from_utf8(bytes) {
-        Ok(text) => text,
-        Err(error) => {
-            let good = String::from_utf8_lossy(&bytes[..error.valid_up_to()]);
-            report.refuse(
-                Place::File(Position::after(&good)),
-                "",
-                "the text is not encoded as UTF-8",
-                "save the file as UTF-8",
-            );
-            return None;
-        }
-    };
+fn decode(bytes: &[u8]) -> Result<(Format, &str), Mistake> {
+    let text = str::from_utf8(bytes).map_err(|error| {
+        let good = String::from_utf8_lossy(&bytes[..error.valid_up_to()]);
+        let at = Place::File(Position::after(&good));
+        Mistake { at, text: "the text is not encoded as UTF-8", remedy: "save the file as UTF-8" }
+    })?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    match detect(text) {
-        Ok(format) => Some((format, text)),
-        Err(None) => {
-            report.refuse(
-                Place::Whole,
-                "",
-                "the configuration is empty",
-                "name at least one vCenter, as docs/user/configuration.md shows",
-            );
-            None
-        }
-        Err(Some(position)) => {
-            report.refuse(
-                Place::File(position),
-                "",
-                "this is neither YAML nor INI",
-                "begin the file with `global:` or `vcenter:` for YAML, or with [Global] for INI",
-            );
-            None
-        }
-    }
+    Ok((detect(text)?, text))
 }
 
-/// The format of the first line that is neither blank nor a comment; otherwise its position, if there is one.
-fn detect(text: &str) -> Result<Format, Option<Position>> {
+/// The format of the first line that is neither blank nor a comment.
+fn detect(text: &str) -> Result<Format, Mistake> {
     for (number, line) in text.lines().enumerate() {
         let content = line.trim_start();
         let column = line.chars().count() - content.chars().count() + 1;
@@ -178,8 +129,16 @@ fn detect(text: &str) -> Result<Format, Option<Position>> {
             Some(_) if content.starts_with("---") => Ok(Format::Yaml),
             Some(_) if name.trim_start().starts_with('=') => Ok(Format::Ini),
             Some(_) if name.trim_start().starts_with(':') => Ok(Format::Yaml),
-            Some(_) => Err(Some(Position { line: number + 1, column })),
+            Some(_) => Err(Mistake {
+                at: Place::File(Position { line: number + 1, column }),
+                text: "this is neither YAML nor INI",
+                remedy: "begin the file with `global:` or `vcenter:` for YAML, or with [Global] for INI",
+            }),
         };
     }
-    Err(None)
+    Err(Mistake {
+        at: Place::Whole,
+        text: "the configuration is empty",
+        remedy: "name at least one vCenter, as docs/user/configuration.md shows",
+    })
 }

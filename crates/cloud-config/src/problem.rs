@@ -46,16 +46,6 @@ pub struct Problems {
     pub warnings: Vec<Problem>,
 }
 
-/// Whether unknown keys are tolerated.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Strictness {
-    /// They lead to a warning.
-    #[default]
-    Tolerant,
-    /// They lead to a refusal.
-    Strict,
-}
-
 impl Problem {
     fn write(&self, f: &mut fmt::Formatter<'_>, mark: &str) -> fmt::Result {
         f.write_str(&self.file)?;
@@ -103,18 +93,26 @@ pub(crate) enum Place {
     Environment,
 }
 
+/// What is wrong at a place, and what to do about it.
+pub(crate) struct Mistake {
+    pub(crate) at: Place,
+    pub(crate) text: &'static str,
+    pub(crate) remedy: &'static str,
+}
+
 /// Collects problems while a file is read.
 #[derive(Debug)]
 pub(crate) struct Report {
     file: String,
-    strictness: Strictness,
+    strict: bool,
     problems: Vec<Problem>,
     warnings: Vec<Problem>,
 }
 
 impl Report {
-    pub(crate) fn new(file: &str, strictness: Strictness) -> Self {
-        Self { file: file.to_owned(), strictness, problems: Vec::new(), warnings: Vec::new() }
+    /// A strict one refuses unknown names.
+    pub(crate) fn new(file: &str, strict: bool) -> Self {
+        Self { file: file.to_owned(), strict, problems: Vec::new(), warnings: Vec::new() }
     }
 
     fn problem(&self, place: Place, key: &str, text: String, remedy: String) -> Problem {
@@ -143,6 +141,10 @@ impl Report {
         self.problems.push(problem);
     }
 
+    pub(crate) fn refuse_mistake(&mut self, key: &str, Mistake { at, text, remedy }: Mistake) {
+        self.refuse(at, key, text, remedy);
+    }
+
     /// Something that works, but not as its author may think.
     pub(crate) fn warn(
         &mut self,
@@ -163,11 +165,10 @@ impl Report {
         text: &str,
         remedy: impl Into<String>,
     ) {
-        match self.strictness {
-            Strictness::Tolerant => {
-                self.warn(place, key, format!("{text}, so it is ignored"), remedy);
-            }
-            Strictness::Strict => self.refuse(place, key, text, remedy),
+        if self.strict {
+            self.refuse(place, key, text, remedy);
+        } else {
+            self.warn(place, key, format!("{text}, so it is ignored"), remedy);
         }
     }
 

@@ -19,7 +19,7 @@ use secrecy::{ExposeSecret, SecretString};
 use crate::{
     config::Inline,
     nearest::nearest,
-    problem::{Place, Problem, Problems, Report, Strictness},
+    problem::{Place, Problem, Problems, Report},
 };
 
 const USER: &str = "username";
@@ -48,16 +48,9 @@ impl PartialEq for Login {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Password(one), Self::Password(other)) => one == other,
-            (
-                Self::SharedSession { url, token },
-                Self::SharedSession { url: other_url, token: other_token },
-            ) => {
-                url == other_url
-                    && match (token, other_token) {
-                        (Some(one), Some(other)) => same(one, other),
-                        (None, None) => true,
-                        _ => false,
-                    }
+            (Self::SharedSession { url, token }, Self::SharedSession { url: to, token: with }) => {
+                let [token, with] = [token, with].map(|token| token.as_ref().map(expose));
+                (url, token) == (to, with)
             }
             _ => false,
         }
@@ -85,7 +78,7 @@ impl Logins {
         name: &str,
         entries: impl IntoIterator<Item = (&'a str, &'a [u8])>,
     ) -> Result<(Self, Vec<Problem>), Problems> {
-        let mut report = Report::new(name, Strictness::Tolerant);
+        let mut report = Report::new(name, false);
         let mut sets: BTreeMap<Owner, Fields> = BTreeMap::new();
         let mut empty = true;
         for (key, value) in entries {
@@ -187,12 +180,8 @@ fn unknown(key: &str, report: &mut Report) -> Option<String> {
     } else if key.parse::<IpAddr>().is_ok() {
         (format!("{key}.username or {key}.password"), false)
     } else {
-        report.warn(
-            Place::Whole,
-            key,
-            "this key does not belong to a vCenter, so it is ignored",
-            "keep it elsewhere if it is not needed here",
-        );
+        let text = "this key does not belong to a vCenter, so it is ignored";
+        report.warn(Place::Whole, key, text, "keep it elsewhere if it is not needed here");
         return None;
     };
     let remedy = format!("did you mean {meant}?");
@@ -209,12 +198,8 @@ fn value_of(key: &str, value: &[u8], report: &mut Report) -> Option<String> {
     let line = text.strip_suffix('\n').map(|line| line.strip_suffix('\r').unwrap_or(line));
     let text = line.unwrap_or(text);
     if text.trim() != text && !text.starts_with("-----BEGIN") {
-        report.warn(
-            Place::Whole,
-            key,
-            "the value begins or ends with a blank, which is part of the value",
-            "remove it if it is there by accident",
-        );
+        let text = "the value begins or ends with a blank, which is part of the value";
+        report.warn(Place::Whole, key, text, "remove it if it is there by accident");
     }
     Some(text.to_owned())
 }
@@ -242,21 +227,14 @@ fn login(owner: &Owner, mut set: Fields, report: &mut Report) -> Option<(String,
         let token = token.map(SecretString::from);
         return Some((server, Login::SharedSession { url, token }));
     }
-    match (user, password) {
-        (Some(user), Some(password)) => {
-            let password = SecretString::from(password);
-            return Some((server, Login::Password(Inline { user, password })));
-        }
-        (user, password) => {
-            if user.is_none() {
-                missing(USER, "the user is missing");
-            }
-            if password.is_none() {
-                missing(PASSWORD, "the password is missing");
-            }
-        }
+    if user.is_none() {
+        missing(USER, "the user is missing");
     }
-    None
+    if password.is_none() {
+        missing(PASSWORD, "the password is missing");
+    }
+    let (user, password) = user.zip(password.map(SecretString::from))?;
+    Some((server, Login::Password(Inline { user, password })))
 }
 
 /// Puts credentials into a Secret's data; false if it has others for this server.
@@ -266,7 +244,7 @@ pub(crate) fn put(
     credentials: &Inline,
 ) -> bool {
     let user = written(&credentials.user);
-    let password = written(credentials.password.expose_secret());
+    let password = written(expose(&credentials.password));
     let mut fields = vec![(USER, user), (PASSWORD, password)];
     let owner = if is_key(server) && owner(&format!("{server}.{USER}")).is_some() {
         Owner::Server(server.to_owned())
@@ -274,12 +252,12 @@ pub(crate) fn put(
         fields.push((SERVER, SecretString::from(server.to_owned())));
         let taken = |id: &usize| {
             let key = Owner::Id(id.to_string()).key(SERVER);
-            entries.get(&key).is_some_and(|known| known.expose_secret() != server)
+            entries.get(&key).is_some_and(|known| expose(known) != server)
         };
         Owner::Id((0..).find(|id| !taken(id)).unwrap_or_default().to_string())
     };
     let differs = |(field, value): &(&str, SecretString)| {
-        entries.get(&owner.key(field)).is_some_and(|known| !same(known, value))
+        entries.get(&owner.key(field)).is_some_and(|known| expose(known) != expose(value))
     };
     if fields.iter().any(differs) {
         return false;
@@ -299,6 +277,6 @@ fn written(text: &str) -> SecretString {
     SecretString::from(format!("{text}{end}"))
 }
 
-fn same(one: &SecretString, other: &SecretString) -> bool {
-    one.expose_secret() == other.expose_secret()
+fn expose(secret: &SecretString) -> &str {
+    secret.expose_secret()
 }

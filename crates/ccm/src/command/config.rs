@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use cloud_config::{Config, Problems, Reader, Strictness};
+use cloud_config::{Config, Problems, Reader};
 use daemon::reload::Contents;
 use tracing::warn;
 
@@ -58,13 +58,13 @@ pub(super) fn parser(
 ) -> impl Fn(&Contents) -> Result<Config, InvalidConfig> + Send + Sync + 'static {
     move |contents| {
         let (path, bytes) = chosen(contents).map_err(InvalidConfig::File)?;
-        let strictness = if strict { Strictness::Strict } else { Strictness::Tolerant };
         let secrets = Path::new(SECRETS).is_dir().then(|| PathBuf::from(SECRETS));
-        let reader = Reader::new()
-            .strictness(strictness)
-            .ignore_load_balancing(ignore_load_balancing)
-            .environment(variables.iter().cloned())
-            .secrets_directory(secrets);
+        let reader = Reader {
+            strict,
+            environment: variables.iter().cloned().collect(),
+            secrets_directory: secrets,
+            ignore_load_balancing,
+        };
         let accepted = reader.read(&path.display().to_string(), bytes)?;
         for warning in &accepted.warnings {
             warn!(%warning, "configuration warning");

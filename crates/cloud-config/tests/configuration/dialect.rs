@@ -5,7 +5,8 @@ use secrecy::ExposeSecret;
 
 fn password(line: &str) -> Result<String, String> {
     let text = format!("[global]\nSERVER = vc.example\nuser = u\n{line}\n");
-    let read = Reader::new().read("f", text.as_bytes()).map_err(|problems| problems.to_string())?;
+    let read =
+        Reader::default().read("f", text.as_bytes()).map_err(|problems| problems.to_string())?;
     match &read.config.vcenters[0].credentials {
         CredentialSource::Inline(inline) => Ok(inline.password.expose_secret().to_owned()),
         other => panic!("{other:?}"),
@@ -70,13 +71,13 @@ fn what_gcfg_refuses_is_refused_at_its_place() {
 #[test]
 fn the_mark_of_windows_editors_is_no_part_of_the_text() {
     let text = "\u{feff}[Global]\r\nserver = vc.example\r\nuser = u\r\npassword = p\r\n";
-    let read = Reader::new().read("f", text.as_bytes()).unwrap();
+    let read = Reader::default().read("f", text.as_bytes()).unwrap();
     assert_eq!(read.config.vcenters[0].server, "vc.example");
 }
 
 #[test]
 fn a_text_that_is_not_utf_8_is_refused_at_its_place() {
-    let problems = Reader::new().read("f", b"[Global]\nuser = \xff\n").unwrap_err();
+    let problems = Reader::default().read("f", b"[Global]\nuser = \xff\n").unwrap_err();
     assert_eq!(
         problems.to_string(),
         "f:2:8: the text is not encoded as UTF-8; save the file as UTF-8"

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, path::PathBuf};
 
 use cloud_config::{
-    Config, CredentialSource, Format, Inline, Login, Logins, Reader, SecretName, Strictness, write,
+    Config, CredentialSource, Format, Inline, Login, Logins, Reader, SecretName, write,
 };
 use proptest::{collection::vec, option, prelude::*};
 use secrecy::{ExposeSecret, SecretString};
@@ -17,8 +17,7 @@ fn wanted_secret() -> SecretName {
 /// Writes and reads; credentials that had to move into a Secret are taken from there.
 pub(crate) fn again(config: &Config) -> Config {
     let written = write(config, &wanted_secret());
-    let accepted = Reader::new()
-        .strictness(Strictness::Strict)
+    let accepted = Reader { strict: true, ..Reader::default() }
         .read("written.yaml", written.yaml.as_bytes())
         .unwrap_or_else(|problems| panic!("{problems}\n{}", written.yaml));
     assert_eq!(accepted.format, Format::Yaml);
@@ -83,7 +82,7 @@ fn both_formats_of_the_same_file_say_the_same() {
 fn a_migrated_file_has_no_password_and_names_the_secret_that_has() {
     let file =
         "[Global]\nserver = fd00::1\nuser = admin\npassword = \"hunter2\\n\"\ndatacenters = dc 1\n";
-    let config = Reader::new().read("vsphere.conf", file.as_bytes()).unwrap().config;
+    let config = Reader::default().read("vsphere.conf", file.as_bytes()).unwrap().config;
     let written = write(&config, &wanted_secret());
     assert_eq!(
         written.yaml,
@@ -162,7 +161,7 @@ proptest! {
         if let Some(region) = region {
             text += &format!("region = {}\n", quoted(&region));
         }
-        let read = Reader::new().read("vsphere.conf", text.as_bytes());
+        let read = Reader::default().read("vsphere.conf", text.as_bytes());
         let config = read.unwrap_or_else(|problems| panic!("{problems}\n{text}")).config;
         let config = without_fallback(config);
         let zone = zone.replace('\r', "");
@@ -176,7 +175,7 @@ proptest! {
         server in server(),
     ) {
         let text = "[Global]\nserver = vc.example\nuser = u\npassword = p\n";
-        let mut config = Reader::new().read("vsphere.conf", text.as_bytes()).unwrap().config;
+        let mut config = Reader::default().read("vsphere.conf", text.as_bytes()).unwrap().config;
         let template = config.vcenters.remove(0);
         for (at, (user, password)) in users.into_iter().enumerate() {
             let mut vcenter = template.clone();

@@ -1,17 +1,16 @@
 //! Complaints of upstream's users and defects found in its code, each by its symptom.
 
-use cloud_config::{
-    Accepted, CredentialSource, IpFamily, Logins, Problems, Reader, Strictness, Subnet,
-};
+use cloud_config::{Accepted, CredentialSource, IpFamily, Logins, Problems, Reader, Subnet};
 use secrecy::ExposeSecret;
 
 fn read(text: &str) -> Result<Accepted, Problems> {
-    Reader::new().read("vsphere.conf", text.as_bytes())
+    Reader::default().read("vsphere.conf", text.as_bytes())
 }
 
 fn with(text: &str, variables: &[(&str, &str)]) -> Result<Accepted, Problems> {
     let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-    Reader::new().environment(variables).read("vsphere.conf", text.as_bytes())
+    let reader = Reader { environment: variables.collect(), ..Reader::default() };
+    reader.read("vsphere.conf", text.as_bytes())
 }
 
 fn password(accepted: &Accepted, at: usize) -> &str {
@@ -122,7 +121,7 @@ fn the_charts_ca_file_in_yaml_is_noticed_and_refused_when_strict() {
         "vsphere.conf:1:43: global.ca-file: there is no such key, so it is ignored; \
          in this format it is called caFile"
     );
-    let strict = Reader::new().strictness(Strictness::Strict);
+    let strict = Reader { strict: true, ..Reader::default() };
     assert_eq!(
         strict.read("vsphere.conf", text.as_bytes()).unwrap_err().to_string(),
         "vsphere.conf:1:43: global.ca-file: there is no such key; in this format it is called caFile"
@@ -254,7 +253,7 @@ fn a_file_may_have_any_name_and_its_form_is_seen_from_its_text() {
     let yaml = "global: {server: vc.example, user: u, password: p}\n";
     for name in ["vsphere.conf", "cloud.yaml", "cloud.ini", "whatever"] {
         for text in [INI, yaml] {
-            let accepted = Reader::new().read(name, text.as_bytes()).unwrap();
+            let accepted = Reader::default().read(name, text.as_bytes()).unwrap();
             assert_eq!(accepted.config.vcenters[0].server, "vc.example", "{name}: {text}");
         }
     }

@@ -10,7 +10,7 @@ use std::{
 };
 
 use cloud_config::{
-    Accepted, AddressRules, Config, CredentialSource, Login, Logins, Problem, Reader, Strictness,
+    Accepted, AddressRules, Config, CredentialSource, Login, Logins, Problem, Reader,
 };
 use secrecy::ExposeSecret;
 
@@ -49,14 +49,14 @@ impl Case {
             let (name, value) = line.strip_prefix("env ")?.split_once('=')?;
             Some((name.to_owned(), value.to_owned()))
         });
-        let strict = self.settings.iter().any(|line| line == "strict");
-        let directory = self.settings.iter().any(|line| line == "default directory exists");
-        let ignore = self.settings.iter().any(|line| line == "ignore load balancing");
-        Reader::new()
-            .ignore_load_balancing(ignore)
-            .strictness(if strict { Strictness::Strict } else { Strictness::Tolerant })
-            .secrets_directory(directory.then(|| PathBuf::from("/etc/cloud/secrets")))
-            .environment(variables)
+        let set = |setting: &str| self.settings.iter().any(|line| line == setting);
+        let directory = set("default directory exists");
+        Reader {
+            strict: set("strict"),
+            environment: variables.collect(),
+            secrets_directory: directory.then(|| PathBuf::from("/etc/cloud/secrets")),
+            ignore_load_balancing: set("ignore load balancing"),
+        }
     }
 
     fn outcome(&self) -> String {
