@@ -2,7 +2,7 @@
 //!
 //! Values are kept as they were written: a password `0123` is these four characters, not a number. Anchors, aliases and merges are resolved by the parser, within its limits.
 
-use std::{fmt, ops::Range};
+use std::fmt;
 
 use serde::{
     Deserialize, Deserializer,
@@ -18,7 +18,7 @@ use crate::{
 
 /// A node of the tree and its place.
 struct Node {
-    at: Position,
+    at: Location,
     content: Content,
 }
 
@@ -26,19 +26,15 @@ enum Content {
     Null,
     Text(String),
     /// A number or a boolean; its text is read from its place.
-    Plain(Option<Range<usize>>),
+    Plain,
     List(Vec<Node>),
     Map(Vec<(Located, Node)>),
 }
 
 impl<'de> Deserialize<'de> for Node {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let Spanned { value, defined, .. } = Spanned::<Content>::deserialize(deserializer)?;
-        let content = match value {
-            Content::Plain(_) => Content::Plain(bytes(defined)),
-            other => other,
-        };
-        Ok(Self { at: position(defined), content })
+        let Spanned { value: content, defined: at, .. } = Spanned::deserialize(deserializer)?;
+        Ok(Self { at, content })
     }
 }
 
@@ -62,19 +58,19 @@ impl<'de> Visitor<'de> for Shape {
     }
 
     fn visit_bool<E>(self, _: bool) -> Result<Content, E> {
-        Ok(Content::Plain(None))
+        Ok(Content::Plain)
     }
 
     fn visit_i64<E>(self, _: i64) -> Result<Content, E> {
-        Ok(Content::Plain(None))
+        Ok(Content::Plain)
     }
 
     fn visit_u64<E>(self, _: u64) -> Result<Content, E> {
-        Ok(Content::Plain(None))
+        Ok(Content::Plain)
     }
 
     fn visit_f64<E>(self, _: f64) -> Result<Content, E> {
-        Ok(Content::Plain(None))
+        Ok(Content::Plain)
     }
 
     fn visit_str<E>(self, text: &str) -> Result<Content, E> {
@@ -92,23 +88,22 @@ impl<'de> Visitor<'de> for Shape {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Content, A::Error> {
         let mut entries = Vec::new();
         while let Some((name, node)) = map.next_entry::<Spanned<String>, Node>()? {
-            let at = Place::File(position(name.defined));
-            entries.push((Located { text: name.value, at }, node));
+            entries.push((Located { text: name.value, at: place(name.defined) }, node));
         }
         Ok(Content::Map(entries))
     }
 }
 
-fn position(location: Location) -> Position {
+fn place(location: Location) -> Place {
     let number = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
-    Position { line: number(location.line()), column: number(location.column()) }
+    Place::File(Position { line: number(location.line()), column: number(location.column()) })
 }
 
-fn bytes(location: Location) -> Option<Range<usize>> {
+fn source_at(location: Location, source: &str) -> Option<&str> {
     let span = location.span();
     let start = usize::try_from(span.byte_offset()?).ok()?;
     let length = usize::try_from(span.byte_len()?).ok()?;
-    Some(start..start.checked_add(length)?)
+    source.get(start..start.checked_add(length)?)
 }
 
 /// All sections with their keys; mistakes go into the report.
@@ -128,12 +123,12 @@ pub(crate) fn parse(text: &str, report: &mut Report) -> Vec<Block> {
     match root.content {
         Content::Map(sections) => {
             for (name, node) in sections {
-                section(name, node, text, &mut blocks, report);
+                section(&name, node, text, &mut blocks, report);
             }
         }
         Content::Null => {}
         _ => report.refuse(
-            Place::File(root.at),
+            place(root.at),
             "",
             "the file is not a mapping of sections",
             "begin with a section such as `global:` at the left margin, its keys indented below",
@@ -142,27 +137,26 @@ pub(crate) fn parse(text: &str, report: &mut Report) -> Vec<Block> {
     blocks
 }
 
-fn section(name: Located, node: Node, source: &str, blocks: &mut Vec<Block>, report: &mut Report) {
+fn section(name: &Located, node: Node, source: &str, blocks: &mut Vec<Block>, report: &mut Report) {
     let known = Section::find(&name.text, Format::Yaml);
     let named = known.is_some_and(|section| section.is_named());
     let unsupported = known.is_some_and(|section| section.unsupported().is_some());
     match node.content {
         Content::Map(entries) if named && !unsupported => {
             for (sub, node) in entries {
-                vcenter(name.clone(), sub, node, source, blocks, report);
+                match node.content {
+                    Content::Null => blocks.push(block(name, Some(sub), Vec::new(), source)),
+                    Content::Map(entries) => blocks.push(block(name, Some(sub), entries, source)),
+                    _ => refuse_vcenter(name, &sub, report),
+                }
             }
         }
-        Content::Map(entries) => {
-            let items = entries.into_iter().filter_map(|entry| item(entry, source)).collect();
-            blocks.push(Block { name, subsection: None, items });
-        }
+        Content::Map(entries) => blocks.push(block(name, None, entries, source)),
         // The name alone of an unknown or unsupported section is worth a message.
-        _ if known.is_none() || unsupported => {
-            blocks.push(Block { name, subsection: None, items: Vec::new() });
-        }
+        _ if known.is_none() || unsupported => blocks.push(block(name, None, Vec::new(), source)),
         Content::Null => {}
         _ => report.refuse(
-            Place::File(node.at),
+            place(node.at),
             &name.text,
             "a section must be a mapping",
             format!("write its keys in lines of their own, indented below `{}:`", name.text),
@@ -170,58 +164,49 @@ fn section(name: Located, node: Node, source: &str, blocks: &mut Vec<Block>, rep
     }
 }
 
-fn vcenter(
-    name: Located,
-    sub: Located,
-    node: Node,
+fn block(
+    name: &Located,
+    subsection: Option<Located>,
+    entries: Vec<(Located, Node)>,
     source: &str,
-    blocks: &mut Vec<Block>,
-    report: &mut Report,
-) {
-    let items = match node.content {
-        Content::Map(entries) => {
-            entries.into_iter().filter_map(|entry| item(entry, source)).collect()
-        }
-        Content::Null => Vec::new(),
-        _ => {
-            report.refuse(
-                sub.at,
-                &format!("{}.{}", name.text, sub.text),
-                "the name of a vCenter is expected here, with its keys below it",
-                format!(
-                    "if `{}` is a key, indent it below the name of its vCenter; \
-                     if it is that name, write the keys in lines of their own below it",
-                    sub.text
-                ),
-            );
-            return;
-        }
-    };
-    blocks.push(Block { name, subsection: Some(sub), items });
+) -> Block {
+    let items = entries.into_iter().filter_map(|entry| item(entry, source)).collect();
+    Block { name: name.clone(), subsection, items }
+}
+
+fn refuse_vcenter(name: &Located, sub: &Located, report: &mut Report) {
+    let key = format!("{}.{}", name.text, sub.text);
+    let text = "the name of a vCenter is expected here, with its keys below it";
+    let remedy = format!(
+        "if `{}` is a key, indent it below the name of its vCenter; \
+         if it is that name, write the keys in lines of their own below it",
+        sub.text
+    );
+    report.refuse(sub.at, &key, text, remedy);
 }
 
 /// A key with its value; `None` without a value.
 fn item((name, node): (Located, Node), source: &str) -> Option<Item> {
-    let at = Place::File(node.at);
+    let at = place(node.at);
     let value = match node.content {
         Content::Null => return None,
         Content::Map(_) => Value::Nested,
         Content::List(nodes) => {
             let texts = nodes.into_iter().map(|node| {
-                let at = Place::File(node.at);
-                scalar(node.content, source).map(|text| Located { text, at })
+                let at = place(node.at);
+                scalar(node, source).map(|text| Located { text, at })
             });
             texts.collect::<Option<_>>().map_or(Value::Nested, Value::List)
         }
-        content => scalar(content, source).map_or(Value::Nested, Value::Text),
+        content => scalar(Node { content, ..node }, source).map_or(Value::Nested, Value::Text),
     };
     Some(Item { name, value, at })
 }
 
-fn scalar(content: Content, source: &str) -> Option<String> {
-    match content {
+fn scalar(node: Node, source: &str) -> Option<String> {
+    match node.content {
         Content::Text(text) => Some(text),
-        Content::Plain(range) => source.get(range?).map(|text| text.trim().to_owned()),
+        Content::Plain => source_at(node.at, source).map(|text| text.trim().to_owned()),
         Content::Null | Content::List(_) | Content::Map(_) => None,
     }
 }
@@ -277,28 +262,24 @@ const MISTAKES: &[(&str, &str, &str)] = &[
 
 /// Reports a text that is not YAML, in the parser's words where we have none; it does not quote values.
 fn refuse(text: &str, error: &serde_saphyr::Error, report: &mut Report) {
-    let place = error.location().map_or(Place::Whole, |location| Place::File(position(location)));
-    let line = match place {
+    let at = error.location().map_or(Place::Whole, place);
+    let line = match at {
         Place::File(position) => text.lines().nth(position.line.saturating_sub(1)).unwrap_or(""),
         _ => "",
     };
     let message = error.to_string();
     let message = message.split(" at line ").next().unwrap_or_default();
     if line.trim_start_matches(' ').starts_with('\t') {
-        report.refuse(
-            place,
-            "",
-            "this is not valid YAML: a line is indented with a tab",
-            "use spaces",
-        );
+        let text = "this is not valid YAML: a line is indented with a tab";
+        report.refuse(at, "", text, "use spaces");
     } else if let Some(rest) = message.strip_prefix("duplicate mapping key: ") {
         let key = rest.split(',').next().unwrap_or_default();
-        report.refuse(place, key, "it is given twice", "remove one of them");
+        report.refuse(at, key, "it is given twice", "remove one of them");
     } else if let Some((_, text, remedy)) = MISTAKES.iter().find(|known| message.contains(known.0))
     {
-        report.refuse(place, "", format!("this is not valid YAML: {text}"), *remedy);
+        report.refuse(at, "", format!("this is not valid YAML: {text}"), *remedy);
     } else {
         let remedy = "check indentation, brackets and quotes of this line and of those before it";
-        report.refuse(place, "", format!("this is not valid YAML: {message}"), remedy);
+        report.refuse(at, "", format!("this is not valid YAML: {message}"), remedy);
     }
 }
