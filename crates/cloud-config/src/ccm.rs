@@ -3,12 +3,19 @@
 //! These are the rules of validation and inheritance. The CSI driver's file will have its own module beside
 //! this one; both share the dialect and the Secrets.
 
-use std::path::{Path, PathBuf};
+use std::{
+    borrow::Cow,
+    collections::HashSet,
+    fmt::Display,
+    num::NonZeroU16,
+    path::{Path, PathBuf},
+    str::FromStr,
+};
 
 use secrecy::SecretString;
 use vsphere::{
     endpoint::Endpoint,
-    tls::{InvalidThumbprint, Roots, Thumbprint, Trust},
+    tls::{Roots, Thumbprint, Trust},
 };
 
 use crate::{
@@ -31,14 +38,12 @@ pub(crate) fn build(
     let section = |section| document.parts.iter().find(|part| part.section == section);
     let global_part = section(Section::Global).unwrap_or(&empty);
     let global = Settings::read(global_part, report);
-    warn_of_half_a_secret(document.format, global_part, &global, report);
-    let mut parts: Vec<Part> = document
-        .parts
-        .iter()
-        .filter(|part| part.section == Section::VirtualCenter)
-        .cloned()
-        .collect();
-    if let (Some(server), Some(entry)) = (&global.server, global_part.get(Id::Server))
+    let inheritance =
+        Inheritance { format: document.format, global_part, global, default_directory };
+    inheritance.warn_of_half_a_secret(global_part, &inheritance.global, report);
+    let vcenters = document.parts.iter().filter(|part| part.section == Section::VirtualCenter);
+    let mut parts: Vec<Part> = vcenters.cloned().collect();
+    if let (Some(server), Some(entry)) = (&inheritance.global.server, global_part.get(Id::Server))
         && !parts.iter().any(|part| is_called(part, server))
     {
         // Messages about it name the global section, the only one in the file.
@@ -47,22 +52,17 @@ pub(crate) fn build(
         parts.insert(0, only);
     }
     if parts.is_empty() && !report.has_problems() {
-        report.refuse(
-            Place::Whole,
-            "",
-            "no vCenter is named",
-            match document.format {
-                Format::Yaml => "add `vcenter:`, below it a name, and below that `server:`",
-                Format::Ini => "add a section [VirtualCenter \"ADDRESS\"], or `server` to [Global]",
-            },
-        );
+        let remedy = match document.format {
+            Format::Yaml => "add `vcenter:`, below it a name, and below that `server:`",
+            Format::Ini => "add a section [VirtualCenter \"ADDRESS\"], or `server` to [Global]",
+        };
+        report.refuse(Place::Whole, "", "no vCenter is named", remedy);
     }
-    let inheritance =
-        Inheritance { format: document.format, global_part, global, default_directory };
     let vcenters: Vec<Option<VCenter>> =
         parts.iter().map(|part| inheritance.vcenter(part, report)).collect();
-    let labels = labels(section(Section::Labels), report);
-    let nodes = nodes(section(Section::Nodes), report);
+    let mut labels = Values { part: section(Section::Labels).unwrap_or(&empty), report };
+    let labels = Labels { zone: labels.text(Id::Zone), region: labels.text(Id::Region) };
+    let nodes = nodes(section(Section::Nodes).unwrap_or(&empty), report);
     Some(Config { vcenters: vcenters.into_iter().collect::<Option<_>>()?, labels, nodes })
 }
 
@@ -72,8 +72,20 @@ fn is_called(part: &Part, server: &str) -> bool {
     part.name.as_deref() == Some(server) || matches!(own, Some(Value::Text(text)) if text == server)
 }
 
+fn nodes(part: &Part, report: &mut Report) -> Nodes {
+    let mut values = Values { part, report };
+    let mut rules = |network, included, excluded| AddressRules {
+        subnets: values.subnets(included),
+        network: values.text(network),
+        excluded: values.subnets(excluded),
+    };
+    Nodes {
+        internal: rules(Id::InternalNetwork, Id::InternalSubnets, Id::ExcludedInternalSubnets),
+        external: rules(Id::ExternalNetwork, Id::ExternalSubnets, Id::ExcludedExternalSubnets),
+    }
+}
+
 /// The settings of a section; absent and empty are the same.
-#[derive(Default)]
 struct Settings {
     user: Option<String>,
     password: Option<SecretString>,
@@ -91,20 +103,25 @@ struct Settings {
 
 impl Settings {
     fn read(part: &Part, report: &mut Report) -> Self {
-        let datacenters = list(part, Id::Datacenters, report);
+        let mut values = Values { part, report };
+        let datacenters = values.list(Id::Datacenters);
         Self {
-            user: text(part, Id::User, report),
-            password: text(part, Id::Password, report).map(SecretString::from),
-            server: text(part, Id::Server, report),
-            port: port(part, report),
-            insecure: flag(part, Id::InsecureFlag, report),
+            user: values.text(Id::User),
+            password: values.text(Id::Password).map(SecretString::from),
+            server: values.text(Id::Server),
+            port: values.port(),
+            insecure: values.flag(Id::InsecureFlag),
             datacenters: datacenters.into_iter().map(|name| name.text).collect(),
-            ca_file: text(part, Id::CaFile, report).map(PathBuf::from),
-            thumbprint: thumbprint(part, report),
-            secret_name: text(part, Id::SecretName, report),
-            secret_namespace: text(part, Id::SecretNamespace, report),
-            secrets_directory: text(part, Id::SecretsDirectory, report).map(PathBuf::from),
-            families: families(part, report),
+            ca_file: values.text(Id::CaFile).map(PathBuf::from),
+            thumbprint: values.parsed(
+                Id::Thumbprint,
+                Thumbprint::from_str,
+                "copy the fingerprint of the vCenter's certificate, such as AB:CD:…",
+            ),
+            secret_name: values.text(Id::SecretName),
+            secret_namespace: values.text(Id::SecretNamespace),
+            secrets_directory: values.text(Id::SecretsDirectory).map(PathBuf::from),
+            families: values.families(),
         }
     }
 
@@ -135,36 +152,33 @@ impl Inheritance<'_> {
     fn vcenter(&self, part: &Part, report: &mut Report) -> Option<VCenter> {
         let name = part.name.clone().unwrap_or_default();
         let own = Settings::read(part, report);
-        warn_of_half_a_secret(self.format, part, &own, report);
+        self.warn_of_half_a_secret(part, &own, report);
         let endpoint = self.endpoint(part, &name, &own, report);
         let credentials = self.credentials(part, &own, report);
-        let inline = self.inline(&own);
-        let families = [&own.families, &self.global.families].into_iter().find(|f| !f.is_empty());
         let trust = self.trust(part, &own, report);
         let (server, endpoint) = endpoint?;
+        let (credentials, fallback) = credentials?;
+        let families = [&own.families, &self.global.families].into_iter().find(|f| !f.is_empty());
+        let datacenters = Some(own.datacenters).filter(|own| !own.is_empty());
         Some(VCenter {
             name,
             server,
             endpoint,
             trust,
-            datacenters: if own.datacenters.is_empty() {
-                self.global.datacenters.clone()
-            } else {
-                own.datacenters
-            },
-            fallback: inline.filter(|_| !matches!(credentials, Some(CredentialSource::Inline(_)))),
-            credentials: credentials?,
+            datacenters: datacenters.unwrap_or_else(|| self.global.datacenters.clone()),
+            credentials,
+            fallback,
             ip_families: families.cloned().unwrap_or_else(|| vec![IpFamily::V4]),
         })
     }
 
-    fn key(&self, part: &Part, id: Id) -> &'static str {
+    fn key(&self, part: &Part, id: Id) -> Cow<'static, str> {
         Key::of(part.section, id).and_then(|row| row.name(self.format)).unwrap_or_default()
     }
 
     fn label(&self, part: &Part, id: Id) -> String {
         let name = part.name.as_deref().filter(|_| part.section.is_named());
-        key_label(self.format, part.section, name, self.key(part, id))
+        key_label(self.format, part.section, name, &self.key(part, id))
     }
 
     /// Where the first of these keys stands, here or in the global section.
@@ -186,19 +200,19 @@ impl Inheritance<'_> {
             (Some(server), _) => (part.get(Id::Server).map_or(part.at, |e| e.at), server.as_str()),
             (None, Format::Ini) => (part.at, name),
             (None, Format::Yaml) => {
-                report.refuse(
-                    part.at,
-                    &label,
-                    "the address of this vCenter is missing",
-                    "add `server:` with its host name or address below the name of the vCenter",
-                );
+                let remedy =
+                    "add `server:` with its host name or address below the name of the vCenter";
+                report.refuse(part.at, &label, "the address of this vCenter is missing", remedy);
                 return None;
             }
         };
         let endpoint: Endpoint = match server.parse() {
             Ok(endpoint) => endpoint,
             Err(error) => {
-                refuse_with(report, at, &label, &error.to_string());
+                // It ends with its own remedy.
+                let error = error.to_string();
+                let (text, remedy) = error.split_once("; ").unwrap_or((&error, "correct it"));
+                report.refuse(at, &label, text, remedy);
                 return None;
             }
         };
@@ -230,31 +244,23 @@ impl Inheritance<'_> {
         if ca_file.is_some() || thumbprint.is_some() {
             let (ca, print) = (self.key(part, Id::CaFile), self.key(part, Id::Thumbprint));
             let (at, label) = self.origin(part, own.insecure, &[Id::InsecureFlag]);
-            report.warn(
-                at,
-                &label,
-                format!("any certificate is accepted, so {ca} and {print} are not used"),
-                "remove this key to have certificates checked",
-            );
+            let text = format!("any certificate is accepted, so {ca} and {print} are not used");
+            report.warn(at, &label, text, "remove this key to have certificates checked");
         }
         Trust::Insecure
     }
 
-    /// User and password as the file has them, here or in the global section.
-    fn inline(&self, own: &Settings) -> Option<Inline> {
-        let user = own.user.as_ref().or(self.global.user.as_ref())?.clone();
-        let password = own.password.as_ref().or(self.global.password.as_ref())?.clone();
-        Some(Inline { user, password })
-    }
-
+    /// Where credentials come from, and those of the file if that is elsewhere.
     fn credentials(
         &self,
         part: &Part,
         own: &Settings,
         report: &mut Report,
-    ) -> Option<CredentialSource> {
+    ) -> Option<(CredentialSource, Option<Inline>)> {
         let user = own.user.as_ref().or(self.global.user.as_ref());
         let password = own.password.as_ref().or(self.global.password.as_ref());
+        let inline = user.cloned().zip(password.cloned());
+        let inline = inline.map(|(user, password)| Inline { user, password });
         let shared = match (self.global.secret(), &self.global.secrets_directory) {
             (Some(secret), None) => Some(CredentialSource::Secret(secret)),
             (None, Some(directory)) => Some(CredentialSource::Directory(directory.clone())),
@@ -268,48 +274,53 @@ impl Inheritance<'_> {
                 };
                 let own = own.user.is_some() || own.password.is_some();
                 let (at, label) = self.origin(part, own, &[Id::User, Id::Password]);
-                report.warn(
-                    at,
-                    &label,
-                    format!("credentials come from {from}, and from here only if it has none for the server"),
-                    "remove user and password once it has",
+                let text = format!(
+                    "credentials come from {from}, and from here only if it has none for the server"
                 );
+                report.warn(at, &label, text, "remove user and password once it has");
             }
-            return Some(source);
+            return Some((source, inline));
         }
-        if let Some(inline) = self.inline(own) {
-            return Some(CredentialSource::Inline(inline));
+        if let Some(inline) = inline {
+            return Some((CredentialSource::Inline(inline), None));
         }
         if let (None, None, Some(directory)) = (user, password, self.default_directory) {
-            return Some(CredentialSource::Directory(directory.to_owned()));
+            return Some((CredentialSource::Directory(directory.to_owned()), None));
         }
         let given = [Id::User, Id::Password, Id::SecretName, Id::SecretNamespace];
-        if given.into_iter().any(|id| unusable(part, id) || unusable(self.global_part, id)) {
-            return None;
+        if !given.into_iter().any(|id| unusable(part, id) || unusable(self.global_part, id)) {
+            let missing = if user.is_none() { Id::User } else { Id::Password };
+            self.refuse_credentials(part, own, missing, report);
         }
-        let missing = if user.is_none() { Id::User } else { Id::Password };
+        None
+    }
+
+    fn refuse_credentials(&self, part: &Part, own: &Settings, missing: Id, report: &mut Report) {
         let both = self.global.secret().is_some() && self.global.secrets_directory.is_some();
         let text = match missing {
             _ if both => "both a Secret and a directory are given for credentials",
             Id::User => "the user is missing",
             _ => "the password is missing",
         };
-        let remedy = self.how_to_give_credentials(part, own);
+        let key = |id| self.key(part, id);
+        let (name, namespace) = (key(Id::SecretName), key(Id::SecretNamespace));
+        let remedy = match own.half_a_secret().or(self.global.half_a_secret()) {
+            Some((given, missing)) => format!("add {} beside {}", key(missing), key(given)),
+            None if both => {
+                format!("keep either {name} and {namespace} or the directory with secrets")
+            }
+            None => format!("name a Secret with {name} and {namespace}, or give user and password"),
+        };
         report.refuse(part.at, &self.label(part, missing), text, remedy);
-        None
     }
 
-    fn how_to_give_credentials(&self, part: &Part, own: &Settings) -> String {
-        if let Some((given, missing)) = own.half_a_secret().or(self.global.half_a_secret()) {
-            let (given, missing) = (self.key(part, given), self.key(part, missing));
-            return format!("add {missing} beside {given}");
-        }
-        let (name, namespace) =
-            (self.key(part, Id::SecretName), self.key(part, Id::SecretNamespace));
-        if self.global.secret().is_some() && self.global.secrets_directory.is_some() {
-            return format!("keep either {name} and {namespace} or the directory with secrets");
-        }
-        format!("name a Secret with {name} and {namespace}, or give user and password")
+    /// One of the two keys of a Secret alone has no effect, which upstream does not mention.
+    fn warn_of_half_a_secret(&self, part: &Part, settings: &Settings, report: &mut Report) {
+        let Some((given, missing)) = settings.half_a_secret() else { return };
+        let Some(entry) = part.get(given) else { return };
+        let missing = self.key(part, missing);
+        let text = format!("{missing} is missing, so no Secret is used");
+        report.warn(entry.at, &entry.label, text, format!("add {missing}"));
     }
 }
 
@@ -318,55 +329,113 @@ fn unusable(part: &Part, id: Id) -> bool {
     part.get(id).is_some_and(|entry| !matches!(entry.value, Value::Text(_)))
 }
 
-/// One of the two keys of a Secret alone has no effect, which upstream does not mention.
-fn warn_of_half_a_secret(format: Format, part: &Part, settings: &Settings, report: &mut Report) {
-    let Some((given, missing)) = settings.half_a_secret() else { return };
-    let (Some(entry), Some(missing)) = (part.get(given), Key::of(part.section, missing)) else {
-        return;
-    };
-    let missing = missing.name(format).unwrap_or_default();
-    report.warn(
-        entry.at,
-        &entry.label,
-        format!("{missing} is missing, so no Secret is used"),
-        format!("add {missing}"),
-    );
+/// The values of a section; those that cannot be used are reported and count as absent.
+struct Values<'a> {
+    part: &'a Part,
+    report: &'a mut Report,
 }
 
-fn labels(part: Option<&Part>, report: &mut Report) -> Labels {
-    let mut get = |id| part.and_then(|part| text(part, id, report));
-    Labels { zone: get(Id::Zone), region: get(Id::Region) }
-}
-
-fn nodes(part: Option<&Part>, report: &mut Report) -> Nodes {
-    let mut rules = |network, included, excluded| AddressRules {
-        subnets: part.map(|part| subnets(part, included, report)).unwrap_or_default(),
-        network: part.and_then(|part| text(part, network, report)),
-        excluded: part.map(|part| subnets(part, excluded, report)).unwrap_or_default(),
-    };
-    Nodes {
-        internal: rules(Id::InternalNetwork, Id::InternalSubnets, Id::ExcludedInternalSubnets),
-        external: rules(Id::ExternalNetwork, Id::ExternalSubnets, Id::ExcludedExternalSubnets),
-    }
-}
-
-/// A text; `None` if it is absent, empty or not a text.
-fn text(part: &Part, id: Id, report: &mut Report) -> Option<String> {
-    let entry = part.get(id)?;
-    match &entry.value {
-        Value::Text(text) => Some(text.clone()).filter(|text| !text.is_empty()),
-        other => {
-            refuse_shape(entry, other, report);
-            None
+impl Values<'_> {
+    /// `None` also for an empty text.
+    fn text(&mut self, id: Id) -> Option<String> {
+        let entry = self.part.get(id)?;
+        match &entry.value {
+            Value::Text(text) => Some(text.clone()).filter(|text| !text.is_empty()),
+            other => {
+                refuse_shape(entry, other, self.report);
+                None
+            }
         }
+    }
+
+    /// The items of a list, which may also be one text with commas.
+    fn list(&mut self, id: Id) -> Vec<Located> {
+        let Some(entry) = self.part.get(id) else { return Vec::new() };
+        let located = |text: &str, at| Located { text: text.trim().to_owned(), at };
+        let mut items: Vec<Located> = match &entry.value {
+            Value::Text(text) => text.split(',').map(|item| located(item, entry.at)).collect(),
+            Value::List(items) => items.iter().map(|item| located(&item.text, item.at)).collect(),
+            other => {
+                refuse_shape(entry, other, self.report);
+                Vec::new()
+            }
+        };
+        items.retain(|item| !item.text.is_empty());
+        items
+    }
+
+    fn parsed<T, E: Display>(
+        &mut self,
+        id: Id,
+        parse: impl FnOnce(&str) -> Result<T, E>,
+        remedy: &str,
+    ) -> Option<T> {
+        let (text, entry) = (self.text(id)?, self.part.get(id)?);
+        let refuse = |error: E| {
+            self.report.refuse(entry.at, &entry.label, error.to_string(), remedy);
+        };
+        parse(&text).map_err(refuse).ok()
+    }
+
+    fn each_parsed<T, E: Display>(
+        &mut self,
+        id: Id,
+        parse: impl Fn(&str) -> Result<T, E>,
+        remedy: &str,
+    ) -> Vec<T> {
+        let items = self.list(id);
+        let label = self.part.get(id).map_or("", |entry| entry.label.as_str());
+        let mut refuse = |at, error: E| self.report.refuse(at, label, error.to_string(), remedy);
+        items
+            .into_iter()
+            .filter_map(|item| parse(&item.text).map_err(|error| refuse(item.at, error)).ok())
+            .collect()
+    }
+
+    fn flag(&mut self, id: Id) -> bool {
+        if let Some(Entry { value: Value::Blank, .. }) = self.part.get(id) {
+            return true;
+        }
+        let parse = |text: &str| match text.to_ascii_lowercase().as_str() {
+            "true" | "yes" | "on" | "1" => Ok(true),
+            "false" | "no" | "off" | "0" => Ok(false),
+            _ => Err(format!("{text:?} is neither true nor false")),
+        };
+        self.parsed(id, parse, "write true or false").unwrap_or(false)
+    }
+
+    fn port(&mut self) -> Option<u16> {
+        let parse = |text: &str| {
+            text.parse().map(NonZeroU16::get).map_err(|_| format!("{text:?} is not a valid port"))
+        };
+        let remedy = "write a number from 1 to 65535, or remove the key for 443";
+        self.parsed(Id::Port, parse, remedy)
+    }
+
+    fn families(&mut self) -> Vec<IpFamily> {
+        let parse = |text: &str| match text.to_ascii_lowercase().as_str() {
+            "ipv4" => Ok(IpFamily::V4),
+            "ipv6" => Ok(IpFamily::V6),
+            _ => Err(format!("{text:?} is not a valid IP family")),
+        };
+        let mut families = self.each_parsed(Id::IpFamily, parse, "write ipv4, ipv6 or both");
+        let mut seen = HashSet::new();
+        families.retain(|family| seen.insert(*family));
+        families
+    }
+
+    fn subnets(&mut self, id: Id) -> Vec<Subnet> {
+        let remedy = "write subnets as 10.0.0.0/8 or fd00::/8, with commas between them";
+        self.each_parsed(id, Subnet::from_str, remedy)
     }
 }
 
 fn refuse_shape(entry: &Entry, value: &Value, report: &mut Report) {
+    let wanted = entry.id.kind();
     let (found, remedy) = match value {
         Value::Blank => ("it has no value", "write it as key = value"),
         Value::List(_) => ("there is a list", "write one value without brackets or dashes"),
-        Value::Nested if entry.row.kind.is_list() => {
+        Value::Nested if wanted.starts_with("list") => {
             ("there is a mapping", "write a list of texts, as in [a, b]")
         }
         Value::Nested => {
@@ -374,118 +443,5 @@ fn refuse_shape(entry: &Entry, value: &Value, report: &mut Report) {
         }
         Value::Text(_) | Value::Broken => return,
     };
-    let wanted = entry.row.kind.describe();
     report.refuse(entry.at, &entry.label, format!("{found} where it takes a {wanted}"), remedy);
-}
-
-/// The items of a list, which may also be one text with commas.
-fn list(part: &Part, id: Id, report: &mut Report) -> Vec<Located> {
-    let Some(entry) = part.get(id) else { return Vec::new() };
-    let located = |text: &str, at| Located { text: text.trim().to_owned(), at };
-    let mut items: Vec<Located> = match &entry.value {
-        Value::Text(text) => text.split(',').map(|item| located(item, entry.at)).collect(),
-        Value::List(items) => items.iter().map(|item| located(&item.text, item.at)).collect(),
-        other => {
-            refuse_shape(entry, other, report);
-            Vec::new()
-        }
-    };
-    items.retain(|item| !item.text.is_empty());
-    items
-}
-
-fn label(part: &Part, id: Id) -> &str {
-    part.get(id).map_or("", |entry| entry.label.as_str())
-}
-
-fn flag(part: &Part, id: Id, report: &mut Report) -> bool {
-    let Some(entry) = part.get(id) else { return false };
-    let text = match &entry.value {
-        Value::Blank => return true,
-        Value::Text(text) => text,
-        other => {
-            refuse_shape(entry, other, report);
-            return false;
-        }
-    };
-    match text.to_ascii_lowercase().as_str() {
-        "true" | "yes" | "on" | "1" => true,
-        "false" | "no" | "off" | "0" | "" => false,
-        _ => {
-            let text = format!("{text:?} is neither true nor false");
-            report.refuse(entry.at, &entry.label, text, "write true or false");
-            false
-        }
-    }
-}
-
-fn port(part: &Part, report: &mut Report) -> Option<u16> {
-    let text = text(part, Id::Port, report)?;
-    match text.parse() {
-        Ok(0) | Err(_) => {
-            let entry = part.get(Id::Port)?;
-            report.refuse(
-                entry.at,
-                &entry.label,
-                format!("{text:?} is not a valid port"),
-                "write a number from 1 to 65535, or remove the key for 443",
-            );
-            None
-        }
-        Ok(port) => Some(port),
-    }
-}
-
-fn thumbprint(part: &Part, report: &mut Report) -> Option<Thumbprint> {
-    let text = text(part, Id::Thumbprint, report)?;
-    match text.parse() {
-        Ok(thumbprint) => Some(thumbprint),
-        Err(error) => {
-            let error: InvalidThumbprint = error;
-            let entry = part.get(Id::Thumbprint)?;
-            let remedy = "copy the fingerprint of the vCenter's certificate, such as AB:CD:…";
-            report.refuse(entry.at, &entry.label, error.to_string(), remedy);
-            None
-        }
-    }
-}
-
-fn families(part: &Part, report: &mut Report) -> Vec<IpFamily> {
-    let mut families = Vec::new();
-    for item in list(part, Id::IpFamily, report) {
-        let family = match item.text.to_ascii_lowercase().as_str() {
-            "ipv4" => IpFamily::V4,
-            "ipv6" => IpFamily::V6,
-            _ => {
-                let text = format!("{:?} is not a valid IP family", item.text);
-                report.refuse(item.at, label(part, Id::IpFamily), text, "write ipv4, ipv6 or both");
-                continue;
-            }
-        };
-        if !families.contains(&family) {
-            families.push(family);
-        }
-    }
-    families
-}
-
-fn subnets(part: &Part, id: Id, report: &mut Report) -> Vec<Subnet> {
-    let mut subnets = Vec::new();
-    for item in list(part, id, report) {
-        match item.text.parse() {
-            Ok(subnet) => subnets.push(subnet),
-            Err(error) => {
-                let error: crate::InvalidSubnet = error;
-                let remedy = "write subnets as 10.0.0.0/8 or fd00::/8, with commas between them";
-                report.refuse(item.at, label(part, id), error.to_string(), remedy);
-            }
-        }
-    }
-    subnets
-}
-
-/// An error that ends with its own remedy.
-fn refuse_with(report: &mut Report, at: Place, label: &str, error: &str) {
-    let (text, remedy) = error.split_once("; ").unwrap_or((error, "correct it"));
-    report.refuse(at, label, text, remedy);
 }

@@ -54,7 +54,6 @@ impl Block {
 /// A setting whose key is known.
 #[derive(Clone)]
 pub(crate) struct Entry {
-    pub(crate) row: &'static Key,
     pub(crate) id: Id,
     pub(crate) value: Value,
     /// Where the value begins.
@@ -94,6 +93,7 @@ impl Part {
 pub(crate) struct Document {
     pub(crate) format: Format,
     pub(crate) parts: Vec<Part>,
+    ignore_load_balancing: bool,
 }
 
 impl Document {
@@ -104,9 +104,9 @@ impl Document {
         ignore_load_balancing: bool,
         report: &mut Report,
     ) -> Self {
-        let mut document = Self { format, parts: Vec::new() };
+        let mut document = Self { format, parts: Vec::new(), ignore_load_balancing };
         for block in blocks {
-            document.take(block, ignore_load_balancing, report);
+            document.take(block, report);
         }
         document
     }
@@ -124,109 +124,88 @@ impl Document {
         &mut self.parts[index]
     }
 
-    fn take(&mut self, block: Block, ignore_load_balancing: bool, report: &mut Report) {
-        let format = self.format;
-        let Some(section) = section_of(format, &block, ignore_load_balancing, report) else {
-            return;
-        };
+    fn take(&mut self, block: Block, report: &mut Report) {
+        let Some(section) = self.section_of(&block, report) else { return };
         let name = block.subsection.as_ref().map(|name| name.text.as_str());
         let at = block.subsection.as_ref().map_or(block.name.at, |name| name.at);
-        let entries: Vec<Entry> = block
-            .items
-            .into_iter()
-            .filter_map(|item| entry(format, section, name, item, report))
-            .collect();
+        let resolve = |item| entry(self.format, section, name, item, report);
+        let entries: Vec<Entry> = block.items.into_iter().filter_map(resolve).collect();
         let part = self.part(section, name, at);
         for entry in entries {
             if part.get(entry.id).is_some() {
-                report.warn(
-                    entry.at,
-                    &entry.label,
-                    "the key is given twice; the last value is used",
-                    "remove the other",
-                );
+                let text = "the key is given twice; the last value is used";
+                report.warn(entry.at, &entry.label, text, "remove the other");
             }
             part.set(entry);
         }
     }
-}
 
-/// The section of a block, if it is known and supported.
-fn section_of(
-    format: Format,
-    block: &Block,
-    ignore_load_balancing: bool,
-    report: &mut Report,
-) -> Option<Section> {
-    let (name, at) = (&block.name.text, block.name.at);
-    let label = section_label(format, name, block.subsection.as_ref());
-    let Some(section) = Section::find(name, format) else {
-        let remedy = match Section::suggestion(name, format) {
-            Some(meant) => format!("did you mean {meant}?"),
-            None => "remove it, or see docs/user/configuration.md for all sections".to_owned(),
+    /// The section of a block, if it is known and supported.
+    fn section_of(&self, block: &Block, report: &mut Report) -> Option<Section> {
+        let format = self.format;
+        let (name, at) = (&block.name.text, block.name.at);
+        let subsection = block.subsection.as_ref().map(|name| name.text.as_str());
+        let label = section_label(format, name, subsection);
+        let Some(section) = Section::find(name, format) else {
+            let remedy = match Section::suggestion(name, format) {
+                Some(meant) => format!("did you mean {meant}?"),
+                None => "remove it, or see docs/user/configuration.md for all sections".to_owned(),
+            };
+            report.unknown(at, &label, "there is no such section", remedy);
+            return None;
         };
-        report.unknown(at, &label, "there is no such section", remedy);
-        return None;
-    };
-    if let Some(purpose) = section.unsupported() {
-        let text = format!("{purpose} is configured here, which is not supported");
-        match section.consequence() {
-            Some(consequence) if block.has_content() && !ignore_load_balancing => report.refuse(
-                at,
-                &label,
-                format!("{text}: {consequence}"),
-                "delete what it served and remove the section; or let the Go program serve it, with \
-                 --controllers=service,route and a lease of its own, and start this one with \
-                 --ignore-load-balancer-config",
-            ),
-            _ => report.warn(
-                at,
-                &label,
-                format!("{text}, so all of it is ignored"),
-                "remove the section, or keep the program that serves it beside this one",
-            ),
+        if let Some((purpose, consequence)) = section.unsupported() {
+            let text = format!("{purpose} is configured here, which is not supported");
+            let refused = block.has_content() && !self.ignore_load_balancing;
+            match consequence {
+                Some(consequence) if refused => report.refuse(
+                    at,
+                    &label,
+                    format!("{text}: {consequence}"),
+                    "delete what it served and remove the section; or let the Go program serve it, with \
+                     --controllers=service,route and a lease of its own, and start this one with \
+                     --ignore-load-balancer-config",
+                ),
+                _ => report.warn(
+                    at,
+                    &label,
+                    format!("{text}, so all of it is ignored"),
+                    "remove the section, or keep the program that serves it beside this one",
+                ),
+            }
+            return None;
         }
-        return None;
-    }
-    match (&block.subsection, section.is_named()) {
-        (Some(_), false) => {
-            report.unknown(
-                at,
-                &label,
-                "this section takes no name",
-                format!("write it as [{name}]"),
-            );
-            None
+        match (subsection, section.is_named()) {
+            (Some(_), false) => {
+                let remedy = format!("write it as [{name}]");
+                report.unknown(at, &label, "this section takes no name", remedy);
+                None
+            }
+            (None, true) => {
+                let remedy =
+                    "write its name or address into the header, as in [VirtualCenter \"10.0.0.1\"]";
+                report.refuse(at, &label, "the name of the vCenter is missing", remedy);
+                None
+            }
+            _ => Some(section),
         }
-        (None, true) => {
-            report.refuse(
-                at,
-                &label,
-                "the name of the vCenter is missing",
-                "write its name or address into the header, as in [VirtualCenter \"10.0.0.1\"]",
-            );
-            None
-        }
-        _ => Some(section),
     }
 }
 
 /// A section as messages name it.
-fn section_label(format: Format, name: &str, subsection: Option<&Located>) -> String {
+fn section_label(format: Format, name: &str, subsection: Option<&str>) -> String {
     match (format, subsection) {
         (Format::Ini, None) => format!("[{name}]"),
-        (Format::Ini, Some(sub)) => format!("[{name} \"{}\"]", sub.text),
+        (Format::Ini, Some(sub)) => format!("[{name} \"{sub}\"]"),
         (Format::Yaml, None) => name.to_owned(),
-        (Format::Yaml, Some(sub)) => format!("{name}.{}", sub.text),
+        (Format::Yaml, Some(sub)) => format!("{name}.{sub}"),
     }
 }
 
 /// A key as messages name it.
 pub(crate) fn key_label(format: Format, section: Section, name: Option<&str>, key: &str) -> String {
-    let located = name.map(|text| Located { text: text.to_owned(), at: Place::Whole });
     // Sections of the in-tree provider have an INI name only.
-    let known = section.name(format).unwrap_or_default();
-    let label = section_label(format, known, located.as_ref());
+    let label = section_label(format, section.name(format).unwrap_or_default(), name);
     match format {
         Format::Ini => format!("{label} {key}"),
         Format::Yaml => format!("{label}.{key}"),
@@ -247,9 +226,7 @@ fn entry(
         return None;
     };
     let (why, remedy) = match row.status {
-        Status::Current(id) => {
-            return Some(Entry { row, id, value: item.value, at: item.at, label });
-        }
+        Status::Current(id) => return Some(Entry { id, value: item.value, at: item.at, label }),
         Status::Ignored(why) => (why, "remove it".to_owned()),
         Status::Replaced(now) => {
             ("only the in-tree provider used it", format!("remove it, or write {now} instead"))

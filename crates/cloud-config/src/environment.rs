@@ -26,11 +26,9 @@ pub(crate) fn apply(
     report: &mut Report,
 ) {
     let rows = || KEYS.iter().filter(|row| row.section != Section::VirtualCenter);
-    for row in rows() {
-        if let Some(entry) = row.variable.and_then(|name| entry(row, name.to_owned(), environment))
-        {
-            document.part(row.section, None, Place::Environment).set(entry);
-        }
+    let read = |row: &Key| Some((row.section, entry(row, row.variable?.to_owned(), environment)?));
+    for (section, entry) in rows().filter_map(read) {
+        document.part(section, None, Place::Environment).set(entry);
     }
     prefer_own_credentials(document);
     let mut defined = Vec::new();
@@ -47,12 +45,10 @@ pub(crate) fn apply(
         if let Some(id) = companion_of(variable)
             && !defined.contains(&id)
         {
-            report.warn(
-                Place::Environment,
-                variable,
-                "it belongs to no vCenter, so it has no effect",
-                format!("set {DEFINES}{id} to the name of the vCenter, or remove this variable"),
-            );
+            let text = "it belongs to no vCenter, so it has no effect";
+            let remedy =
+                format!("set {DEFINES}{id} to the name of the vCenter, or remove this variable");
+            report.warn(Place::Environment, variable, text, remedy);
         }
     }
 }
@@ -79,16 +75,9 @@ fn vcenter(
     environment: &BTreeMap<String, String>,
 ) {
     let part = document.part(Section::VirtualCenter, Some(name), Place::Environment);
-    if part.get(Id::Server).is_none()
-        && let Some(row) = Key::of(Section::VirtualCenter, Id::Server)
-    {
-        part.set(Entry {
-            row,
-            id: Id::Server,
-            value: Value::Text(name.to_owned()),
-            at: Place::Environment,
-            label: variable.to_owned(),
-        });
+    if part.get(Id::Server).is_none() {
+        let (value, label) = (Value::Text(name.to_owned()), variable.to_owned());
+        part.set(Entry { id: Id::Server, value, at: Place::Environment, label });
     }
     for row in KEYS.iter().filter(|row| row.section == Section::VirtualCenter) {
         let companion = row.variable.map(|suffix| format!("{COMPANION}{id}_{suffix}"));
@@ -98,20 +87,10 @@ fn vcenter(
     }
 }
 
-fn entry(
-    row: &'static Key,
-    variable: String,
-    environment: &BTreeMap<String, String>,
-) -> Option<Entry> {
+fn entry(row: &Key, label: String, environment: &BTreeMap<String, String>) -> Option<Entry> {
     let Status::Current(id) = row.status else { return None };
-    let value = environment.get(&variable).filter(|value| !value.is_empty())?;
-    Some(Entry {
-        row,
-        id,
-        value: Value::Text(value.clone()),
-        at: Place::Environment,
-        label: variable,
-    })
+    let value = environment.get(&label).filter(|value| !value.is_empty())?;
+    Some(Entry { id, value: Value::Text(value.clone()), at: Place::Environment, label })
 }
 
 /// The id of the vCenter that a variable is about.

@@ -5,6 +5,8 @@
 
 mod table;
 
+use std::borrow::Cow;
+
 use crate::nearest::nearest;
 
 pub(crate) use table::KEYS;
@@ -34,40 +36,32 @@ pub(crate) enum Section {
     Route,
 }
 
-impl Section {
-    pub(crate) const ALL: [Self; 11] = [
-        Self::Global,
-        Self::VirtualCenter,
-        Self::Labels,
-        Self::Nodes,
-        Self::Network,
-        Self::Disk,
-        Self::Workspace,
-        Self::NsxT,
-        Self::LoadBalancer,
-        Self::LoadBalancerClass,
-        Self::Route,
-    ];
+/// Every section with its names in INI and YAML; those of the in-tree provider have none in YAML.
+pub(crate) const SECTIONS: [(Section, &str, Option<&str>); 11] = [
+    (Section::Global, "Global", Some("global")),
+    (Section::VirtualCenter, "VirtualCenter", Some("vcenter")),
+    (Section::Labels, "Labels", Some("labels")),
+    (Section::Nodes, "Nodes", Some("nodes")),
+    (Section::Network, "Network", None),
+    (Section::Disk, "Disk", None),
+    (Section::Workspace, "Workspace", None),
+    (Section::NsxT, "NSXT", Some("nsxt")),
+    (Section::LoadBalancer, "LoadBalancer", Some("loadBalancer")),
+    (Section::LoadBalancerClass, "LoadBalancerClass", Some("loadBalancerClass")),
+    (Section::Route, "Route", Some("route")),
+];
 
-    /// How it is written; sections of the in-tree provider have no YAML name.
+/// The names of all sections in a format.
+fn section_names(format: Format) -> impl Iterator<Item = (Section, &'static str)> {
+    SECTIONS.into_iter().filter_map(move |(section, ini, yaml)| match format {
+        Format::Ini => Some((section, ini)),
+        Format::Yaml => Some((section, yaml?)),
+    })
+}
+
+impl Section {
     pub(crate) fn name(self, format: Format) -> Option<&'static str> {
-        let (ini, yaml) = match self {
-            Self::Global => ("Global", Some("global")),
-            Self::VirtualCenter => ("VirtualCenter", Some("vcenter")),
-            Self::Labels => ("Labels", Some("labels")),
-            Self::Nodes => ("Nodes", Some("nodes")),
-            Self::Network => ("Network", None),
-            Self::Disk => ("Disk", None),
-            Self::Workspace => ("Workspace", None),
-            Self::NsxT => ("NSXT", Some("nsxt")),
-            Self::LoadBalancer => ("LoadBalancer", Some("loadBalancer")),
-            Self::LoadBalancerClass => ("LoadBalancerClass", Some("loadBalancerClass")),
-            Self::Route => ("Route", Some("route")),
-        };
-        match format {
-            Format::Ini => Some(ini),
-            Format::Yaml => yaml,
-        }
+        section_names(format).find(|(section, _)| *section == self).map(|(_, name)| name)
     }
 
     /// Whether there may be several, each with a name.
@@ -75,37 +69,33 @@ impl Section {
         matches!(self, Self::VirtualCenter | Self::LoadBalancerClass)
     }
 
-    /// What breaks when a section that the Go program serves is ignored.
-    pub(crate) fn consequence(self) -> Option<&'static str> {
+    /// What an unsupported section configures, and what breaks when one that the Go program serves is ignored.
+    pub(crate) fn unsupported(self) -> Option<(&'static str, Option<&'static str>)> {
         match self {
-            Self::LoadBalancer | Self::LoadBalancerClass => Some(
-                "Services of type LoadBalancer would get no address, and existing ones would keep their \
-                 finalizer, so that they and their namespaces could not be deleted",
-            ),
-            Self::Route => Some("Nodes would get no routes to their pods"),
-            _ => None,
-        }
-    }
-
-    /// What an unsupported section configures.
-    pub(crate) fn unsupported(self) -> Option<&'static str> {
-        match self {
-            Self::NsxT => Some("the connection to NSX-T"),
-            Self::LoadBalancer | Self::LoadBalancerClass => Some("load balancing by NSX-T"),
-            Self::Route => Some("routing by NSX-T"),
+            Self::NsxT => Some(("the connection to NSX-T", None)),
+            Self::LoadBalancer | Self::LoadBalancerClass => Some((
+                "load balancing by NSX-T",
+                Some(
+                    "Services of type LoadBalancer would get no address, and existing ones would keep their \
+                     finalizer, so that they and their namespaces could not be deleted",
+                ),
+            )),
+            Self::Route => {
+                Some(("routing by NSX-T", Some("Nodes would get no routes to their pods")))
+            }
             _ => None,
         }
     }
 
     pub(crate) fn find(name: &str, format: Format) -> Option<Self> {
-        Self::ALL
-            .into_iter()
-            .find(|section| section.name(format).is_some_and(|known| same(known, name, format)))
+        section_names(format)
+            .find(|(_, known)| same(known, name, format))
+            .map(|(section, _)| section)
     }
 
     /// The name that was probably meant.
     pub(crate) fn suggestion(name: &str, format: Format) -> Option<&'static str> {
-        nearest(name, Self::ALL.into_iter().filter_map(|section| section.name(format)))
+        nearest(name, section_names(format).map(|(_, known)| known))
     }
 }
 
@@ -134,36 +124,21 @@ pub(crate) enum Id {
     ExcludedExternalSubnets,
 }
 
-/// What a value must look like.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
-    Text,
-    Path,
-    Flag,
-    Port,
-    Number,
-    List,
-    Subnets,
-    Families,
-}
-
-impl Kind {
-    /// As the page and messages name it.
-    pub(crate) fn describe(self) -> &'static str {
+impl Id {
+    /// What a value must look like, as the page and messages name it.
+    pub(crate) fn kind(self) -> &'static str {
         match self {
-            Self::Text => "text",
-            Self::Path => "path",
-            Self::Flag => "true or false",
+            Self::CaFile | Self::SecretsDirectory => "path",
+            Self::InsecureFlag => "true or false",
             Self::Port => "port",
-            Self::Number => "number",
-            Self::List => "list of texts",
-            Self::Subnets => "list of subnets",
-            Self::Families => "list of ipv4, ipv6",
+            Self::Datacenters => "list of texts",
+            Self::InternalSubnets
+            | Self::ExternalSubnets
+            | Self::ExcludedInternalSubnets
+            | Self::ExcludedExternalSubnets => "list of subnets",
+            Self::IpFamily => "list of ipv4, ipv6",
+            _ => "text",
         }
-    }
-
-    pub(crate) fn is_list(self) -> bool {
-        matches!(self, Self::List | Self::Subnets | Self::Families)
     }
 }
 
@@ -183,28 +158,25 @@ pub(crate) enum Status {
 pub(crate) struct Key {
     pub(crate) section: Section,
     pub(crate) ini: &'static str,
-    /// None: there was none when YAML came.
-    pub(crate) yaml: Option<&'static str>,
-    pub(crate) kind: Kind,
+    /// Whether YAML has it too, in camel case.
+    in_yaml: bool,
     pub(crate) status: Status,
     /// The variable that overrides it; of a vCenter what follows `VCENTER_<ID>_`.
     pub(crate) variable: Option<&'static str>,
-    #[cfg_attr(not(test), expect(dead_code, reason = "only the page shows it"))]
-    pub(crate) doc: &'static str,
 }
 
 impl Key {
-    pub(crate) fn name(&self, format: Format) -> Option<&'static str> {
+    pub(crate) fn name(&self, format: Format) -> Option<Cow<'static, str>> {
         match format {
-            Format::Ini => Some(self.ini),
-            Format::Yaml => self.yaml,
+            Format::Ini => Some(self.ini.into()),
+            Format::Yaml => self.in_yaml.then(|| camel_case(self.ini).into()),
         }
     }
 
     pub(crate) fn find(section: Section, name: &str, format: Format) -> Option<&'static Self> {
         KEYS.iter()
             .filter(|key| key.section == section)
-            .find(|key| key.name(format).is_some_and(|known| same(known, name, format)))
+            .find(|key| key.name(format).is_some_and(|known| same(&known, name, format)))
     }
 
     /// The row of something that is used.
@@ -235,12 +207,18 @@ pub(crate) fn advice(section: Section, name: &str, format: Format) -> String {
     if let Some(meant) = nearest(name, here.filter_map(|key| key.name(format))) {
         return format!("did you mean {meant}?");
     }
-    let elsewhere =
-        Section::ALL.into_iter().find(|other| Key::find(*other, name, format).is_some());
-    match elsewhere.and_then(|section| section.name(format)) {
-        Some(home) => format!("it belongs to the section {home}"),
+    let mut sections = section_names(format);
+    match sections.find(|(other, _)| Key::find(*other, name, format).is_some()) {
+        Some((_, home)) => format!("it belongs to the section {home}"),
         None => "remove it, or see docs/user/configuration.md for all keys".to_owned(),
     }
+}
+
+/// `ca-file` becomes `caFile`.
+fn camel_case(name: &str) -> String {
+    let mut words = name.split('-');
+    let first = words.next().unwrap_or_default().to_owned();
+    words.fold(first, |name, word| name + &word[..1].to_ascii_uppercase() + &word[1..])
 }
 
 /// INI names are case-insensitive, YAML names are not.
@@ -260,16 +238,9 @@ mod tests {
         for (at, key) in KEYS.iter().enumerate() {
             for format in [Format::Ini, Format::Yaml] {
                 let Some(name) = key.name(format) else { continue };
-                let found = Key::find(key.section, name, format).unwrap();
+                let found = Key::find(key.section, &name, format).unwrap();
                 assert!(std::ptr::eq(found, key), "{name} is also row {at}");
             }
-        }
-    }
-
-    #[test]
-    fn every_sentence_of_the_table_ends_like_one() {
-        for key in KEYS.iter().filter(|key| key.yaml.is_some() && key.variable.is_some()) {
-            assert!(key.doc.ends_with('.'), "{}: {}", key.ini, key.doc);
         }
     }
 

@@ -1,15 +1,15 @@
 //! The known name that was probably meant.
 
 /// The candidate with the fewest edits, if there are few enough for it to be a slip.
-pub(crate) fn nearest<'a>(
+pub(crate) fn nearest<S: AsRef<str>>(
     name: &str,
-    candidates: impl IntoIterator<Item = &'a str>,
-) -> Option<&'a str> {
+    candidates: impl IntoIterator<Item = S>,
+) -> Option<S> {
     let folded = fold(name);
     candidates
         .into_iter()
-        .map(|candidate| (edits(&folded, &fold(candidate)), candidate))
-        .filter(|(edits, candidate)| *edits <= (candidate.len() / 3).min(3))
+        .map(|candidate| (edits(&folded, &fold(candidate.as_ref())), candidate))
+        .filter(|(edits, candidate)| *edits <= (candidate.as_ref().len() / 3).min(3))
         .min_by_key(|(edits, _)| *edits)
         .map(|(_, candidate)| candidate)
 }

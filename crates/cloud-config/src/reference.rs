@@ -2,19 +2,22 @@
 
 use std::{fmt::Write as _, fs, path::Path};
 
-use crate::keys::{Format, Id, KEYS, Key, Section, Status};
+use crate::keys::{Format, Id, KEYS, Key, SECTIONS, Section, Status};
 
 const OPENING: &str = include_str!("reference/opening.md");
 const CLOSING: &str = include_str!("reference/closing.md");
+/// A sentence for every key that is used, by its name in YAML.
+const MEANINGS: &str = include_str!("reference/meanings.txt");
 
 fn page() -> String {
     let mut page = OPENING.to_owned();
     for section in [Section::Global, Section::VirtualCenter, Section::Labels, Section::Nodes] {
         heading(&mut page, section);
         page.push_str("| YAML | INI | value | environment | meaning |\n|---|---|---|---|---|\n");
-        let used = |key: &&Key| matches!(key.status, Status::Current(_));
-        for key in KEYS.iter().filter(|key| key.section == section).filter(used) {
-            row(&mut page, key);
+        for key in KEYS.iter().filter(|key| key.section == section) {
+            if let Status::Current(id) = key.status {
+                row(&mut page, key, id);
+            }
         }
     }
     page.push_str(
@@ -31,16 +34,15 @@ fn page() -> String {
             Status::Ignored(why) => format!("no effect: {why}"),
         };
         let section = key.section.name(Format::Ini).unwrap_or_default();
-        let yaml = key.yaml.map(|name| format!("`{name}`")).unwrap_or_default();
+        let yaml = key.name(Format::Yaml).map(|name| format!("`{name}`")).unwrap_or_default();
         // Writing to a string cannot fail.
         _ = writeln!(page, "| {section} | `{}` | {yaml} | {fate} |", key.ini);
     }
     page.push_str("\nSections that are recognised and not supported:");
-    for section in Section::ALL.into_iter().filter(|section| section.unsupported().is_some()) {
-        let ini = section.name(Format::Ini).unwrap_or_default();
-        let yaml = section.name(Format::Yaml).unwrap_or_default();
-        let what = section.unsupported().unwrap_or_default();
-        let fate = match section.consequence() {
+    for (section, ini, yaml) in SECTIONS {
+        let Some((what, consequence)) = section.unsupported() else { continue };
+        let yaml = yaml.unwrap_or_default();
+        let fate = match consequence {
             Some(consequence) => format!("refused if it is not empty: {consequence}"),
             None => "ignored with a warning".to_owned(),
         };
@@ -68,20 +70,19 @@ fn heading(page: &mut String, section: Section) {
     }
 }
 
-fn row(page: &mut String, key: &Key) {
+fn row(page: &mut String, key: &Key, id: Id) {
     let variable = match key.variable {
         Some(suffix) if key.section.is_named() => format!("`VCENTER_<ID>_{suffix}`"),
         Some(name) => format!("`{name}`"),
         None => String::new(),
     };
-    let yaml = key.yaml.unwrap_or_default();
-    let kind = key.kind.describe();
-    let kind = if key.status == Status::Current(Id::Password) {
-        format!("{kind}, secret")
-    } else {
-        kind.to_owned()
-    };
-    _ = writeln!(page, "| `{yaml}` | `{}` | {kind} | {variable} | {} |", key.ini, key.doc);
+    let yaml = key.name(Format::Yaml).unwrap();
+    let kind = id.kind();
+    let secret = if id == Id::Password { ", secret" } else { "" };
+    let prefix = format!("{}.{yaml}: ", key.section.name(Format::Yaml).unwrap());
+    let meaning = MEANINGS.lines().find_map(|line| line.strip_prefix(&prefix)).expect(&prefix);
+    assert!(meaning.ends_with('.'), "{prefix}{meaning}");
+    _ = writeln!(page, "| `{yaml}` | `{}` | {kind}{secret} | {variable} | {meaning} |", key.ini);
 }
 
 #[test]
