@@ -107,20 +107,20 @@ async fn work(line: args::Line<Flags>, environment: Environment) -> Result<(), F
     let mut registry = Registry::default();
     let metrics = Metrics::registered(&mut registry);
     let checks = Checks::default();
-    let mut tasks = Supervisor::new();
+    let mut tasks = Supervisor::default();
     let host = host_name()?;
     let (events, writer) = recorder(client.clone(), "cloud-controller-manager", &host);
-    tasks.spawn_foundation("events", |shutdown| writer.run(shutdown));
+    tasks.foundation.spawn("events", |shutdown| writer.run(shutdown));
     let reloads = ReloadReporter::new(events.clone(), &environment, &flags.leader, metrics.clone());
     let leadership = elect(&flags, &client, events, &checks, &mut registry, &mut tasks)?;
     let access = Access::new(&client, &flags.authentication, &flags.authorization).await?;
     let contents = Contents { checks: checks.clone(), metrics: registry, verbosity, access };
     if let Some(server) = Admin::bind(&flags.serving, contents).await? {
-        tasks.spawn_foundation("admin", |shutdown| server.run(shutdown));
+        tasks.foundation.spawn("admin", |shutdown| server.run(shutdown));
     }
     let (refused, reporter) = (config.clone(), reloads.clone());
-    tasks.spawn("configuration", |shutdown| files.follow(shutdown));
-    tasks.spawn("configuration-check", |shutdown| reporter.refusals(refused, shutdown));
+    tasks.work.spawn("configuration", |shutdown| files.follow(shutdown));
+    tasks.work.spawn("configuration-check", |shutdown| reporter.refusals(refused, shutdown));
     let mode = if flags.cloud.dry_run { print(&mut tasks) } else { Mode::Write };
     let sessions = Sessions::through(Proxy::from_variables(|name| environment.value(name)));
     let context = Context {
@@ -133,7 +133,7 @@ async fn work(line: args::Line<Flags>, environment: Environment) -> Result<(), F
         ..Context::new(client)
     };
     let settings = Settings::new(&flags, environment.skip_deletion);
-    tasks.spawn("nodes", |shutdown| lead(context, config, settings, reloads, shutdown));
+    tasks.work.spawn("nodes", |shutdown| lead(context, config, settings, reloads, shutdown));
     let ended = tasks.run(GRACE).await;
     // A second signal asks not to wait.
     if !matches!(ended, Err(Ended::Impatient)) {
@@ -162,15 +162,15 @@ fn elect(
     elector.register(registry);
     let leadership = elector.leadership();
     let (reported, check) = (leadership.clone(), checks.register("leaderElection", Weight::Life));
-    tasks.spawn_foundation("lease", |shutdown| elector.run(shutdown));
-    tasks.spawn("lease-check", |shutdown| lease::report(reported, check, shutdown));
+    tasks.foundation.spawn("lease", |shutdown| elector.run(shutdown));
+    tasks.work.spawn("lease-check", |shutdown| lease::report(reported, check, shutdown));
     Ok(leadership)
 }
 
 /// Prints plans to stdout, a line each.
 fn print(tasks: &mut Supervisor) -> Mode {
     let (sender, mut lines) = mpsc::unbounded_channel::<String>();
-    tasks.spawn("dry-run", |shutdown| async move {
+    tasks.work.spawn("dry-run", |shutdown| async move {
         while let Some(Some(line)) = shutdown.unless(lines.recv()).await {
             writeln!(io::stdout(), "{line}")?;
         }

@@ -75,7 +75,7 @@ pub async fn run(
 ) -> Result<(), Ended> {
     let Context { client, mode, leadership, host, metrics, checks, sessions, memory } = context;
     let settings = settings.with(config);
-    let mut tasks = Tasks::new();
+    let mut tasks = Tasks::default();
     let categories = settings.categories.zone.iter().chain(&settings.categories.region);
     let interests = Interests { categories: categories.cloned().collect() };
     let views = vcenter::follow(

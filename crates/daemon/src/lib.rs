@@ -21,19 +21,12 @@
 //! # A program
 //!
 //! ```no_run
-//! use clap::Parser;
-//! use daemon::{admin, args, lease, supervise::Supervisor, telemetry};
+//! use daemon::{args, lease, supervise::Supervisor, telemetry};
 //!
-//! #[derive(Parser)]
+//! #[derive(clap::Parser)]
 //! struct Flags {
 //!     #[command(flatten)]
 //!     leader: args::LeaderElection,
-//!     #[command(flatten)]
-//!     serving: args::Serving,
-//!     #[command(flatten)]
-//!     authentication: args::Authentication,
-//!     #[command(flatten)]
-//!     authorization: args::Authorization,
 //!     #[command(flatten)]
 //!     kubernetes: args::Kubernetes,
 //!     #[command(flatten)]
@@ -41,29 +34,14 @@
 //! }
 //!
 //! async fn run(flags: Flags) -> Result<(), Box<dyn std::error::Error>> {
-//!     let verbosity = telemetry::install(flags.logs.log_format, flags.logs.verbosity)?;
+//!     telemetry::install(flags.logs.log_format, flags.logs.verbosity)?;
 //!     let client = flags.kubernetes.client("program").await?;
-//!     let mut metrics = prometheus_client::registry::Registry::default();
-//!     let checks = admin::Checks::default();
-//!     let mut tasks = Supervisor::new();
-//!
-//!     let namespace = &flags.leader.leader_elect_resource_namespace;
-//!     let name = &flags.leader.leader_elect_resource_name;
 //!     let (me, timing) = (lease::identity()?, flags.leader.timing()?);
-//!     let elector = lease::Elector::new(client.clone(), namespace, name, me, timing);
-//!     elector.register(&mut metrics);
-//!     let (leadership, reported) = (elector.leadership(), elector.leadership());
-//!     let check = checks.register("leaderElection", admin::Weight::Life);
-//!     tasks.spawn_foundation("lease", |shutdown| elector.run(shutdown));
-//!     tasks.spawn("lease-check", |shutdown| lease::report(reported, check, shutdown));
-//!
-//!     let access = admin::Access::new(&client, &flags.authentication, &flags.authorization).await?;
-//!     let contents = admin::Contents { checks, metrics, verbosity, access };
-//!     if let Some(server) = admin::Admin::bind(&flags.serving, contents).await? {
-//!         tasks.spawn_foundation("admin", |shutdown| server.run(shutdown));
-//!     }
-//!
-//!     tasks.spawn("nodes", |shutdown| async move {
+//!     let elector = lease::Elector::new(client, "kube-system", "program", me, timing);
+//!     let leadership = elector.leadership();
+//!     let mut tasks = Supervisor::default();
+//!     tasks.foundation.spawn("lease", |shutdown| elector.run(shutdown));
+//!     tasks.work.spawn("nodes", |shutdown| async move {
 //!         if shutdown.unless(leadership.acquired()).await.is_some() {
 //!             // This process leads: the work goes here, and ends on request.
 //!             shutdown.requested().await;

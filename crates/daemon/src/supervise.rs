@@ -14,7 +14,7 @@
 use std::{collections::HashMap, fmt, future::Future, time::Duration};
 
 use tokio::{
-    signal::unix::{Signal, SignalKind, signal},
+    signal::unix::{SignalKind, signal},
     task::{Id, JoinError, JoinSet},
     time::{Instant, timeout_at},
 };
@@ -97,53 +97,34 @@ pub enum Ended {
     Signals(#[source] std::io::Error),
 }
 
-/// The cause when a task returned without an error before its end was requested.
-#[derive(Debug, thiserror::Error)]
-#[error("it returned although its end was not requested")]
-struct Returned;
-
 /// A named group of tasks that run until they are stopped together. Dropping it aborts them.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Tasks {
     tasks: JoinSet<Result<(), Cause>>,
     names: HashMap<Id, String>,
-    stop: Stop,
-    shutdown: Shutdown,
-}
-
-impl Default for Tasks {
-    fn default() -> Self {
-        Self::new()
-    }
+    stop: CancellationToken,
 }
 
 impl Tasks {
-    /// An empty group.
-    #[must_use]
-    pub fn new() -> Self {
-        let (stop, shutdown) = shutdown();
-        Self { tasks: JoinSet::new(), names: HashMap::new(), stop, shutdown }
-    }
-
     /// Starts a task that ends when its [`Shutdown`] requests it, and not before.
     pub fn spawn<F, E>(&mut self, name: &str, task: impl FnOnce(Shutdown) -> F)
     where
         F: Future<Output = Result<(), E>> + Send + 'static,
         E: Into<Cause>,
     {
-        let task = task(self.shutdown.clone());
+        let task = task(Shutdown(self.stop.clone()));
         let handle = self.tasks.spawn(async move { task.await.map_err(Into::into) });
         self.names.insert(handle.id(), name.to_owned());
     }
 
     /// The first task that ends although its end was not requested; pending while there is none. Cancel safe.
     pub async fn ended_early(&mut self) -> Ended {
-        match self.tasks.join_next_with_id().await {
-            Some(joined) => self
-                .failure(joined)
-                .unwrap_or_else(|name| Ended::Task { name, cause: Returned.into() }),
-            None => std::future::pending().await,
-        }
+        let Some(joined) = self.tasks.join_next_with_id().await else {
+            return std::future::pending().await;
+        };
+        let (name, result) = self.result(joined);
+        let returned = || "it returned although its end was not requested".into();
+        Ended::Task { name, cause: result.err().unwrap_or_else(returned) }
     }
 
     /// Requests the end of all tasks, waits up to `grace`, and aborts the rest. None is left when this returns.
@@ -156,10 +137,10 @@ impl Tasks {
 
     /// Stops all tasks and returns the names of those that were left at `deadline`.
     async fn stop_by(&mut self, deadline: Instant) -> Vec<String> {
-        self.stop.request();
+        self.stop.cancel();
         while let Ok(Some(joined)) = timeout_at(deadline, self.tasks.join_next_with_id()).await {
-            if let Ok(error) = self.failure(joined) {
-                warn!(%error, "task failed during shutdown");
+            if let (name, Err(cause)) = self.result(joined) {
+                warn!(error = %Ended::Task { name, cause }, "task failed during shutdown");
             }
         }
         self.abort().await
@@ -173,20 +154,13 @@ impl Tasks {
         names
     }
 
-    /// The failure of a task that ended; `Err` with its name when it returned without an error.
-    fn failure(
+    /// The name and the result of a task that ended.
+    fn result(
         &mut self,
         joined: Result<(Id, Result<(), Cause>), JoinError>,
-    ) -> Result<Ended, String> {
-        let (id, result) = match joined {
-            Ok((id, result)) => (id, result),
-            Err(error) => (error.id(), Err(error.into())),
-        };
-        let name = self.names.remove(&id).unwrap_or_default();
-        match result {
-            Ok(()) => Err(name),
-            Err(cause) => Ok(Ended::Task { name, cause }),
-        }
+    ) -> (String, Result<(), Cause>) {
+        let (id, result) = joined.unwrap_or_else(|error| (error.id(), Err(error.into())));
+        (self.names.remove(&id).unwrap_or_default(), result)
     }
 }
 
@@ -197,72 +171,53 @@ fn stuck(names: Vec<String>, bound: Duration) -> Result<(), Ended> {
 /// The tasks of a program.
 #[derive(Debug, Default)]
 pub struct Supervisor {
-    work: Tasks,
-    foundation: Tasks,
+    /// Stopped first.
+    pub work: Tasks,
+    /// Stopped after the work. When one of these ends early the work is aborted without grace, because a leader
+    /// that lost its lease must not finish what it was doing.
+    pub foundation: Tasks,
 }
 
 impl Supervisor {
-    /// No task yet.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// [`Tasks::spawn`] into the work.
-    pub fn spawn<F, E>(&mut self, name: &str, task: impl FnOnce(Shutdown) -> F)
-    where
-        F: Future<Output = Result<(), E>> + Send + 'static,
-        E: Into<Cause>,
-    {
-        self.work.spawn(name, task);
-    }
-
-    /// [`Tasks::spawn`] into the foundation: stopped after the work. When it ends early the work is aborted
-    /// without grace, because a leader that lost its lease must not finish what it was doing.
-    pub fn spawn_foundation<F, E>(&mut self, name: &str, task: impl FnOnce(Shutdown) -> F)
-    where
-        F: Future<Output = Result<(), E>> + Send + 'static,
-        E: Into<Cause>,
-    {
-        self.foundation.spawn(name, task);
-    }
-
     /// Runs until SIGTERM, SIGINT or the early end of a task, then ends all tasks within `grace`.
     ///
     /// # Errors
     /// [`Ended::Task`] when a task ended early, [`Ended::Stuck`] when some had to be aborted,
     /// [`Ended::Impatient`] after a second signal. No task is left when this returns.
     pub async fn run(mut self, grace: Duration) -> Result<(), Ended> {
-        let mut signals = Signals::listen().map_err(Ended::Signals)?;
+        let mut terminate = signal(SignalKind::terminate()).map_err(Ended::Signals)?;
+        let mut interrupt = signal(SignalKind::interrupt()).map_err(Ended::Signals)?;
+        let mut signal = async || {
+            tokio::select! {
+                _ = terminate.recv() => "SIGTERM",
+                _ = interrupt.recv() => "SIGINT",
+            }
+        };
         let early = tokio::select! {
-            name = signals.next() => {
-                info!(signal = name, "shutdown requested");
+            signal = signal() => {
+                info!(signal, "shutdown requested");
                 None
             }
-            ended = self.work.ended_early() => Some((ended, false)),
-            ended = self.foundation.ended_early() => Some((ended, true)),
+            ended = self.work.ended_early() => Some(ended),
+            ended = self.foundation.ended_early() => {
+                self.work.abort().await;
+                Some(ended)
+            }
         };
-        if matches!(early, Some((_, true))) {
-            self.work.abort().await;
-        }
         let stopped = tokio::select! {
             stopped = self.stop(grace) => stopped,
-            name = signals.next() => {
-                warn!(signal = name, "second signal received; ending at once");
+            signal = signal() => {
+                warn!(signal, "second signal received; ending at once");
                 Err(Ended::Impatient)
             }
         };
         self.work.abort().await;
         self.foundation.abort().await;
-        match early {
-            Some((ended, _)) => {
-                if let Err(error) = stopped {
-                    warn!(%error, "shutdown incomplete");
-                }
-                Err(ended)
-            }
-            None => stopped,
+        let Some(ended) = early else { return stopped };
+        if let Err(error) = stopped {
+            warn!(%error, "shutdown incomplete");
         }
+        Err(ended)
     }
 
     /// Stops the work, then the foundation; the work gets a share of the time only, so that a controller that
@@ -272,27 +227,6 @@ impl Supervisor {
         let mut names = self.work.stop_by(now + grace.mul_f64(0.75)).await;
         names.extend(self.foundation.stop_by(now + grace).await);
         stuck(names, grace)
-    }
-}
-
-struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-}
-
-impl Signals {
-    fn listen() -> std::io::Result<Self> {
-        Ok(Self {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-        })
-    }
-
-    async fn next(&mut self) -> &'static str {
-        tokio::select! {
-            _ = self.terminate.recv() => "SIGTERM",
-            _ = self.interrupt.recv() => "SIGINT",
-        }
     }
 }
 
@@ -319,41 +253,44 @@ impl fmt::Display for Chain<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, Mutex};
+    use std::{
+        convert::Infallible,
+        sync::{Arc, Mutex},
+    };
 
     use super::*;
 
     const GRACE: Duration = Duration::from_secs(60);
 
-    async fn waits(shutdown: Shutdown) -> Result<(), Returned> {
+    async fn waits(shutdown: Shutdown) -> Result<(), Infallible> {
         shutdown.requested().await;
         Ok(())
     }
 
     #[tokio::test]
     async fn the_first_task_that_ends_ends_all_and_is_named() {
-        let mut tasks = Supervisor::new();
-        tasks.spawn("nodes", waits);
-        tasks.spawn("inventory", |_| async { Err::<(), _>("the watch broke") });
+        let mut tasks = Supervisor::default();
+        tasks.work.spawn("nodes", waits);
+        tasks.work.spawn("inventory", |_| async { Err::<(), _>("the watch broke") });
         let ended = tasks.run(GRACE).await.unwrap_err();
         assert_eq!(ended.to_string(), "the task inventory ended: the watch broke");
     }
 
     #[tokio::test]
     async fn a_task_that_returns_early_is_a_failure_too() {
-        let mut tasks = Supervisor::new();
-        tasks.spawn("nodes", |_| async { Ok::<(), Returned>(()) });
+        let mut tasks = Supervisor::default();
+        tasks.work.spawn("nodes", |_| async { Ok::<(), Infallible>(()) });
         let ended = tasks.run(GRACE).await.unwrap_err();
         assert!(ended.to_string().starts_with("the task nodes ended: it returned"), "{ended}");
     }
 
     #[tokio::test]
     async fn a_task_that_panics_ends_all() {
-        let mut tasks = Supervisor::new();
-        tasks.spawn("nodes", waits);
-        tasks.spawn("zones", |_| async {
+        let mut tasks = Supervisor::default();
+        tasks.work.spawn("nodes", waits);
+        tasks.work.spawn("zones", |_| async {
             if GRACE.is_zero() {
-                return Ok::<(), Returned>(());
+                return Ok::<(), Infallible>(());
             }
             panic!("an index out of range")
         });
@@ -364,42 +301,42 @@ mod tests {
     #[tokio::test]
     async fn the_foundation_is_asked_to_end_after_the_work() {
         let order = Arc::new(Mutex::new(Vec::new()));
-        let mut tasks = Supervisor::new();
+        let mut tasks = Supervisor::default();
         let note = |name: &'static str| {
             let order = Arc::clone(&order);
             move |shutdown: Shutdown| async move {
                 shutdown.requested().await;
                 tokio::task::yield_now().await;
                 order.lock().unwrap().push(name);
-                Ok::<(), Returned>(())
+                Ok::<(), Infallible>(())
             }
         };
-        tasks.spawn_foundation("lease", note("lease"));
-        tasks.spawn("nodes", note("nodes"));
-        tasks.spawn("zones", |_| async { Err::<(), _>("over") });
+        tasks.foundation.spawn("lease", note("lease"));
+        tasks.work.spawn("nodes", note("nodes"));
+        tasks.work.spawn("zones", |_| async { Err::<(), _>("over") });
         tasks.run(GRACE).await.unwrap_err();
         assert_eq!(*order.lock().unwrap(), ["nodes", "lease"]);
     }
 
     #[tokio::test]
     async fn work_is_aborted_without_grace_when_its_foundation_is_gone() {
-        let mut tasks = Supervisor::new();
+        let mut tasks = Supervisor::default();
         let asked = Arc::new(Mutex::new(false));
         let seen = Arc::clone(&asked);
-        tasks.spawn("nodes", |shutdown| async move {
+        tasks.work.spawn("nodes", |shutdown| async move {
             shutdown.requested().await;
             *seen.lock().unwrap() = true;
-            Ok::<(), Returned>(())
+            Ok::<(), Infallible>(())
         });
-        tasks.spawn_foundation("lease", |_| async { Err::<(), _>("lost") });
+        tasks.foundation.spawn("lease", |_| async { Err::<(), _>("lost") });
         assert_eq!(tasks.run(GRACE).await.unwrap_err().to_string(), "the task lease ended: lost");
         assert!(!*asked.lock().unwrap());
     }
 
     #[tokio::test]
     async fn a_task_that_does_not_listen_is_aborted_and_named() {
-        let mut tasks = Tasks::new();
-        tasks.spawn("deaf", |_| std::future::pending::<Result<(), Returned>>());
+        let mut tasks = Tasks::default();
+        tasks.spawn("deaf", |_| std::future::pending::<Result<(), Infallible>>());
         tasks.spawn("good", waits);
         let stopped = tasks.stop(Duration::from_secs(1)).await;
         assert!(matches!(stopped, Err(Ended::Stuck { names, .. }) if names == ["deaf"]));
@@ -407,7 +344,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_group_reports_the_task_that_ended_early_and_stops_the_others() {
-        let mut tasks = Tasks::new();
+        let mut tasks = Tasks::default();
         tasks.spawn("nodes", waits);
         tasks.spawn("zones", |_| async { Err::<(), _>("the watch broke") });
         assert_eq!(tasks.ended_early().await.to_string(), "the task zones ended: the watch broke");

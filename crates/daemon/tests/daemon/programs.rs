@@ -36,7 +36,7 @@ async fn a_program_under_test() {
         "--leader-elect-retry-period=200ms",
     ]);
     telemetry::install(flags.logs.log_format, flags.logs.verbosity).unwrap();
-    let mut tasks = Supervisor::new();
+    let mut tasks = Supervisor::default();
     match role.as_str() {
         "leader" => {
             let client = flags.kubernetes.client("program").await.unwrap();
@@ -44,14 +44,14 @@ async fn a_program_under_test() {
             let name = &flags.leader.leader_elect_resource_name;
             let elector = Elector::new(client, "kube-system", name, identity().unwrap(), timing);
             let leadership = elector.leadership();
-            tasks.spawn_foundation("lease", |shutdown| elector.run(shutdown));
-            tasks.spawn("work", |shutdown| async move {
+            tasks.foundation.spawn("lease", |shutdown| elector.run(shutdown));
+            tasks.work.spawn("work", |shutdown| async move {
                 shutdown.unless(leadership.acquired()).await;
                 polite(shutdown).await
             });
         }
-        "polite" => tasks.spawn("work", polite),
-        _ => tasks.spawn("work", |_| async {
+        "polite" => tasks.work.spawn("work", polite),
+        _ => tasks.work.spawn("work", |_| async {
             info!("the work begins");
             std::future::pending::<Result<(), std::fmt::Error>>().await
         }),

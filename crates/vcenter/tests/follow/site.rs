@@ -62,7 +62,7 @@ impl Site {
         categories: &[&str],
     ) -> Self {
         let simulator = lab::VCenter::start(&VCenterSpec::default()).await.unwrap();
-        let (mut tasks, sessions) = (Tasks::new(), Sessions::default());
+        let (mut tasks, sessions) = (Tasks::default(), Sessions::default());
         let interests =
             Interests { categories: categories.iter().map(|&one| one.to_owned()).collect() };
         let (configured, metrics) = (section(&simulator), Default::default());
