@@ -5,11 +5,11 @@
 //!        └─ Leadership: whether this process leads, for tasks that work only while it does
 //! ```
 //!
-//! Losing the lease is an error and ends the program ([`Supervisor::spawn_foundation`]). A graceful end
+//! Losing the lease is an error and ends the program ([`Supervisor::foundation`]). A graceful end
 //! releases the lease, so that the next leader need not wait for it to expire. Why two processes never lead at
 //! once is in `candidate.rs`.
 //!
-//! [`Supervisor::spawn_foundation`]: crate::supervise::Supervisor::spawn_foundation
+//! [`Supervisor::foundation`]: crate::supervise::Supervisor::foundation
 
 use std::{
     fs,
@@ -30,10 +30,7 @@ use kube::{
     Api, Client,
     api::{ObjectMeta, PostParams},
 };
-use prometheus_client::{
-    metrics::{family::Family, gauge::Gauge},
-    registry::Registry,
-};
+use prometheus_client::{metrics::gauge::Gauge, registry::Registry};
 use tokio::{
     sync::watch,
     time::{Instant, timeout, timeout_at},
@@ -57,24 +54,15 @@ const RELEASE_WITHIN: Duration = Duration::from_secs(3);
 /// Whether this process leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// It stands by.
-    StandingBy {
-        /// The leader's identity, if one was seen.
-        leader: Option<String>,
-    },
-    /// It leads until then, and longer if it renews in time.
-    Leading {
-        /// When leadership ends without another renewal.
-        until: Instant,
-        /// The same by the wall clock, which goes on while the machine is suspended.
-        until_wall: SystemTime,
-    },
+    /// It stands by; with the leader's identity, if one was seen.
+    StandingBy(Option<String>),
+    /// It leads until then, and longer if it renews in time. The wall clock goes on while the machine is suspended.
+    Leading(Instant, SystemTime),
 }
 
 impl Standing {
     fn leading(until: Instant) -> Self {
-        let until_wall = SystemTime::now() + until.saturating_duration_since(Instant::now());
-        Self::Leading { until, until_wall }
+        Self::Leading(until, SystemTime::now() + until.saturating_duration_since(Instant::now()))
     }
 }
 
@@ -93,7 +81,7 @@ impl Leadership {
 
     /// Returns when this process leads.
     pub async fn acquired(&self) {
-        let leads = |standing: &Standing| matches!(standing, Standing::Leading { .. });
+        let leads = |standing: &Standing| matches!(standing, Standing::Leading(..));
         if self.0.clone().wait_for(leads).await.is_err() {
             std::future::pending::<()>().await;
         }
@@ -107,10 +95,8 @@ impl Leadership {
     #[must_use]
     pub fn holds(&self) -> bool {
         match *self.0.borrow() {
-            Standing::StandingBy { .. } => false,
-            Standing::Leading { until, until_wall } => {
-                Instant::now() < until && SystemTime::now() < until_wall
-            }
+            Standing::StandingBy(_) => false,
+            Standing::Leading(until, wall) => Instant::now() < until && SystemTime::now() < wall,
         }
     }
 
@@ -121,7 +107,7 @@ impl Leadership {
     }
 
     /// Returns when the standing has changed; a renewal is a change.
-    pub async fn changed(&mut self) {
+    async fn changed(&mut self) {
         if self.0.changed().await.is_err() {
             std::future::pending::<()>().await;
         }
@@ -141,35 +127,22 @@ pub async fn report(
     shutdown: Shutdown,
 ) -> Result<(), std::convert::Infallible> {
     loop {
-        let dead = match leadership.standing() {
-            Standing::Leading { until, .. } => {
-                check.pass("leading");
-                Some(until + UNNOTICED)
-            }
-            Standing::StandingBy { leader: Some(leader) } => {
-                check.pass(format!("standing by, {leader} leads"));
-                None
-            }
-            Standing::StandingBy { leader: None } => {
-                check.pass("standing for election");
-                None
-            }
+        let (detail, dead) = match leadership.standing() {
+            Standing::Leading(until, _) => ("leading".to_owned(), Some(until + UNNOTICED)),
+            Standing::StandingBy(None) => ("standing for election".to_owned(), None),
+            Standing::StandingBy(Some(leader)) => (format!("standing by, {leader} leads"), None),
         };
-        let overdue = async {
-            match dead {
-                Some(dead) => tokio::time::sleep_until(dead).await,
-                None => std::future::pending().await,
+        check.pass(detail);
+        let changed = async {
+            if let Some(dead) = dead {
+                if timeout_at(dead, leadership.changed()).await.is_ok() {
+                    return;
+                }
+                check.fail("the lease was neither renewed nor released");
             }
-            check.fail("the lease was neither renewed nor released");
-            std::future::pending::<()>().await;
+            leadership.changed().await;
         };
-        let news = shutdown.unless(async {
-            tokio::select! {
-                () = leadership.changed() => {}
-                () = overdue => {}
-            }
-        });
-        if news.await.is_none() {
+        if shutdown.unless(changed).await.is_none() {
             return Ok(());
         }
     }
@@ -210,7 +183,7 @@ pub fn identity() -> io::Result<String> {
 /// What an [`Elector`] of this lease calls, without its event.
 #[must_use]
 pub fn permissions(namespace: &str, name: &str) -> Vec<Permission> {
-    let here = || Scope::namespace(namespace);
+    let here = || Scope::Namespace(namespace.to_owned());
     let leases = ("coordination.k8s.io", "leases");
     vec![
         Permission::new(here(), leases, &["get", "update"]).named(name),
@@ -229,7 +202,7 @@ pub struct Elector {
     written: Option<Lease>,
     standing: watch::Sender<Standing>,
     events: Option<Recorder>,
-    leading: Family<[(&'static str, String); 1], Gauge>,
+    leading: Gauge,
 }
 
 /// What came of one try.
@@ -244,17 +217,15 @@ impl Elector {
     /// A candidate with the identity `me`; nothing is sent before [`Elector::run`].
     #[must_use]
     pub fn new(client: Client, namespace: &str, name: &str, me: String, timing: Timing) -> Self {
-        let leading = Family::<[(&'static str, String); 1], Gauge>::default();
-        leading.get_or_create(&[("name", name.to_owned())]).set(0);
         Self {
             leases: Api::namespaced(client, namespace),
             namespace: namespace.to_owned(),
             name: name.to_owned(),
             candidate: Candidate::new(me, timing),
             written: None,
-            standing: watch::Sender::new(Standing::StandingBy { leader: None }),
+            standing: watch::Sender::new(Standing::StandingBy(None)),
             events: None,
-            leading,
+            leading: Gauge::default(),
         }
     }
 
@@ -268,6 +239,8 @@ impl Elector {
     /// Registers the metric of client-go.
     pub fn register(&self, registry: &mut Registry) {
         let help = "Whether this process leads: 1 if it does, 0 if it stands by";
+        let name = ("name".into(), self.name.clone().into());
+        let registry = registry.sub_registry_with_label(name);
         registry.register("leader_election_master_status", help, self.leading.clone());
     }
 
@@ -282,13 +255,11 @@ impl Elector {
     /// # Errors
     /// When leadership is lost. What ran under it must end.
     pub async fn run(mut self, shutdown: Shutdown) -> Result<(), Lost> {
-        if shutdown.unless(self.acquire()).await.is_some()
-            && let Some(lost) = shutdown.unless(self.keep()).await
-        {
-            self.stand_by();
+        let lost = shutdown.unless(self.lead()).await;
+        self.stand_by();
+        if let Some(lost) = lost {
             return Err(lost);
         }
-        self.stand_by();
         match timeout(RELEASE_WITHIN, self.release()).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
@@ -304,9 +275,9 @@ impl Elector {
     }
 
     fn stand_by(&self) {
-        self.leading.get_or_create(&[("name", self.name.clone())]).set(0);
-        let leader = self.candidate.holder().filter(|holder| *holder != self.candidate.me());
-        let next = Standing::StandingBy { leader: leader.map(str::to_owned) };
+        self.leading.set(0);
+        let leader = self.candidate.holder().filter(|holder| *holder != self.candidate.me);
+        let next = Standing::StandingBy(leader.map(str::to_owned));
         self.standing.send_if_modified(|standing| {
             let changed = *standing != next;
             if changed {
@@ -317,10 +288,15 @@ impl Elector {
         });
     }
 
+    async fn lead(&mut self) -> Lost {
+        self.acquire().await;
+        self.keep().await
+    }
+
     async fn acquire(&mut self) {
-        info!(lease = self.lease(), identity = self.candidate.me(), "standing for election");
+        info!(lease = self.lease(), identity = self.candidate.me, "standing for election");
         loop {
-            let retry = self.candidate.timing().retry_period();
+            let retry = self.candidate.timing.retry;
             let left = match self.bounded_try().await {
                 Ok(Try::Leading) => break,
                 Ok(Try::Following(left)) => left,
@@ -334,9 +310,9 @@ impl Elector {
             // The lease may be released before it expires.
             tokio::time::sleep(jittered(retry).min(left.max(retry))).await;
         }
-        info!(lease = self.lease(), identity = self.candidate.me(), "became leader");
+        info!(lease = self.lease(), identity = self.candidate.me, "became leader");
         if let Some(events) = &self.events {
-            let note = format!("{} became leader", self.candidate.me());
+            let note = format!("{} became leader", self.candidate.me);
             events.record(&self.reference(), Kind::Normal, "LeaderElection", &note);
         }
     }
@@ -345,14 +321,14 @@ impl Elector {
     async fn keep(&mut self) -> Lost {
         let mut problem = "no try was made: the process was suspended".to_owned();
         loop {
-            let retry = self.candidate.timing().retry_period();
-            let Some(until) = self.candidate.leads_until().map(Instant::from_std) else {
+            let retry = self.candidate.timing.retry;
+            let Some(until) = self.candidate.leads_until() else {
                 let holder = self.candidate.holder().unwrap_or("nobody").to_owned();
                 return Lost::Taken { lease: self.lease(), holder };
             };
             tokio::time::sleep_until(until.min(Instant::now() + retry)).await;
             if until <= Instant::now() {
-                let within = self.candidate.timing().renew_deadline();
+                let within = self.candidate.timing.renew;
                 return Lost::Expired { lease: self.lease(), within, problem };
             }
             match timeout_at(until, self.bounded_try()).await {
@@ -372,7 +348,7 @@ impl Elector {
 
     /// One try that ends in time for another one before the deadline.
     async fn bounded_try(&mut self) -> Result<Try, String> {
-        let bound = self.candidate.timing().renew_deadline() / 2;
+        let bound = self.candidate.timing.renew / 2;
         match timeout(bound, self.attempt()).await {
             Ok(Ok(outcome)) => Ok(outcome),
             Ok(Err(error)) => Err(Chain(&error).to_string()),
@@ -390,8 +366,8 @@ impl Elector {
         }
         let base = self.leases.get_opt(&self.name).await?;
         if let Some(lease) = &base {
-            self.candidate.observe(record(lease), Instant::now().into_std());
-            if let Act::Wait(left) = self.candidate.decide(Instant::now().into_std()) {
+            self.candidate.observe(record(lease), Instant::now());
+            if let Act::Wait(left) = self.candidate.decide(Instant::now()) {
                 return Ok(Try::Following(left));
             }
         }
@@ -401,7 +377,7 @@ impl Elector {
     /// Writes our identity, if the lease is still as in `base`.
     async fn write(&mut self, base: Option<Lease>) -> Result<Try, kube::Error> {
         let next = self.renewed(base);
-        let sent = Instant::now().into_std();
+        let sent = Instant::now();
         let answer = match next.metadata.resource_version {
             None => self.leases.create(&PostParams::default(), &next).await,
             Some(_) => self.leases.replace(&self.name, &PostParams::default(), &next).await,
@@ -415,11 +391,11 @@ impl Elector {
             }
             answer => answer?,
         };
-        self.candidate.wrote(record(&written), sent, Instant::now().into_std());
+        self.candidate.wrote(record(&written), sent, Instant::now());
         self.written = Some(written);
         if let Some(until) = self.candidate.leads_until() {
-            self.leading.get_or_create(&[("name", self.name.clone())]).set(1);
-            self.standing.send_replace(Standing::leading(Instant::from_std(until)));
+            self.leading.set(1);
+            self.standing.send_replace(Standing::leading(until));
         }
         Ok(Try::Leading)
     }
@@ -433,21 +409,21 @@ impl Elector {
         });
         let existed = lease.metadata.resource_version.is_some();
         let spec = lease.spec.get_or_insert_with(LeaseSpec::default);
-        if spec.holder_identity.as_deref() != Some(self.candidate.me()) {
+        if spec.holder_identity.as_deref() != Some(&*self.candidate.me) {
             spec.acquire_time.clone_from(&now);
             let before = spec.lease_transitions.unwrap_or(0);
             spec.lease_transitions = Some(if existed { before + 1 } else { 0 });
-            spec.holder_identity = Some(self.candidate.me().to_owned());
+            spec.holder_identity = Some(self.candidate.me.clone());
         }
         spec.renew_time = now;
-        spec.lease_duration_seconds = Some(self.candidate.timing().recorded_seconds());
+        spec.lease_duration_seconds = Some(self.candidate.timing.recorded_seconds());
         lease
     }
 
     /// Releases the lease if it is ours, also when the answer to our write was lost.
     async fn release(&mut self) -> Result<(), kube::Error> {
         let Some(mut lease) = self.leases.get_opt(&self.name).await? else { return Ok(()) };
-        if record(&lease).holder != self.candidate.me() {
+        if record(&lease).holder != self.candidate.me {
             return Ok(());
         }
         let spec = lease.spec.get_or_insert_with(LeaseSpec::default);
@@ -499,7 +475,7 @@ fn jittered(retry: Duration) -> Duration {
 mod tests {
     use super::*;
     use crate::{
-        admin::{Checks, Weight, health::Question},
+        admin::{Checks, Weight},
         supervise::shutdown,
     };
 
@@ -511,8 +487,7 @@ mod tests {
         let (_stop, shutdown) = shutdown();
         let text = async {
             loop {
-                let (_, text) =
-                    checks.answer(Question::Healthz, None, true, true).unwrap_or_default();
+                let (_, text) = checks.answer("healthz", None, true, true).unwrap_or_default();
                 if !text.contains("not started") {
                     return text;
                 }
@@ -531,9 +506,9 @@ mod tests {
     #[tokio::test]
     async fn the_check_says_who_leads_and_fails_when_nobody_notices_the_end() {
         let cases = [
-            (Standing::StandingBy { leader: None }, "[+]leaderElection ok: standing for election"),
+            (Standing::StandingBy(None), "[+]leaderElection ok: standing for election"),
             (
-                Standing::StandingBy { leader: Some("other".to_owned()) },
+                Standing::StandingBy(Some("other".to_owned())),
                 "[+]leaderElection ok: standing by, other leads",
             ),
             (Standing::leading(Instant::now()), "[+]leaderElection ok: leading"),
@@ -554,9 +529,9 @@ mod tests {
         let holds = |standing| Leadership(watch::channel(standing).1).holds();
         assert!(holds(Standing::leading(soon)));
         assert!(!holds(Standing::leading(Instant::now())));
-        assert!(!holds(Standing::StandingBy { leader: None }));
+        assert!(!holds(Standing::StandingBy(None)));
         let suspended = SystemTime::now() - minute;
-        assert!(!holds(Standing::Leading { until: soon, until_wall: suspended }));
+        assert!(!holds(Standing::Leading(soon, suspended)));
     }
 
     #[tokio::test]

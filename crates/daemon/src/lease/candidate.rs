@@ -5,14 +5,16 @@
 //! Others cannot have seen a renewal before it was sent, and they wait longer than the leader believes:
 //! so two of them never believe it at once, as long as their clocks run equally fast.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 /// The durations of an election.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
     lease: Duration,
-    renew: Duration,
-    retry: Duration,
+    pub(super) renew: Duration,
+    pub(super) retry: Duration,
 }
 
 /// Kubernetes' own defaults: 15 s, 10 s and 2 s.
@@ -25,29 +27,8 @@ impl Default for Timing {
 
 /// Durations with which an election cannot be held.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum InvalidTiming {
-    /// The leader would still try when others take over.
-    #[error("the lease duration ({lease:?}) must be longer than the renew deadline ({renew:?})")]
-    RenewTooLong {
-        /// The lease duration.
-        lease: Duration,
-        /// The renew deadline.
-        renew: Duration,
-    },
-    /// The leader would have no second try.
-    #[error(
-        "the renew deadline ({renew:?}) must be longer than 1.2 times the retry period ({retry:?})"
-    )]
-    RetryTooLong {
-        /// The renew deadline.
-        renew: Duration,
-        /// The retry period.
-        retry: Duration,
-    },
-    /// A candidate would never wait.
-    #[error("the retry period must be longer than 0, and the lease duration at least 1 s")]
-    Zero,
-}
+#[error("{0}")]
+pub struct InvalidTiming(String);
 
 /// How much later than the retry period a try may come at most, so that candidates do not run in step.
 pub(super) const JITTER: f64 = 1.2;
@@ -58,24 +39,22 @@ impl Timing {
     /// # Errors
     /// When they do not fit together.
     pub fn new(lease: Duration, renew: Duration, retry: Duration) -> Result<Self, InvalidTiming> {
-        if retry.is_zero() || lease < Duration::from_secs(1) {
-            return Err(InvalidTiming::Zero);
-        }
-        if lease <= renew {
-            return Err(InvalidTiming::RenewTooLong { lease, renew });
-        }
-        if renew <= retry.mul_f64(JITTER) {
-            return Err(InvalidTiming::RetryTooLong { renew, retry });
-        }
-        Ok(Self { lease, renew, retry })
-    }
-
-    pub(super) fn renew_deadline(&self) -> Duration {
-        self.renew
-    }
-
-    pub(super) fn retry_period(&self) -> Duration {
-        self.retry
+        let problem = if retry.is_zero() || lease < Duration::from_secs(1) {
+            "the retry period must be longer than 0, and the lease duration at least 1 s".to_owned()
+        } else if lease <= renew {
+            // The leader would still try when others take over.
+            format!(
+                "the lease duration ({lease:?}) must be longer than the renew deadline ({renew:?})"
+            )
+        } else if renew <= retry.mul_f64(JITTER) {
+            // The leader would have no second try.
+            format!(
+                "the renew deadline ({renew:?}) must be longer than {JITTER} times the retry period ({retry:?})"
+            )
+        } else {
+            return Ok(Self { lease, renew, retry });
+        };
+        Err(InvalidTiming(problem))
     }
 
     /// The recorded duration: whole seconds, rounded up, so that no candidate waits less than the leader
@@ -97,13 +76,6 @@ pub(super) struct Record {
     pub(super) version: String,
 }
 
-/// A record, and when it was first seen.
-#[derive(Clone, Debug)]
-struct Seen {
-    record: Record,
-    at: Instant,
-}
-
 /// What to do about a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Act {
@@ -115,35 +87,13 @@ pub(super) enum Act {
     Wait(Duration),
 }
 
-/// What `me` does about a record that has not changed since `observed`.
-pub(super) fn decide(
-    record: &Record,
-    observed: Instant,
-    me: &str,
-    timing: &Timing,
-    now: Instant,
-) -> Act {
-    if record.holder.is_empty() {
-        return Act::Take;
-    }
-    if record.holder == me {
-        return Act::Renew;
-    }
-    let seconds = record.lease_seconds.filter(|seconds| *seconds > 0);
-    let valid =
-        seconds.map_or(timing.lease, |seconds| Duration::from_secs(seconds.unsigned_abs().into()));
-    match (observed + valid).saturating_duration_since(now) {
-        Duration::ZERO => Act::Take,
-        left => Act::Wait(left),
-    }
-}
-
 /// One process in an election.
 #[derive(Clone, Debug)]
 pub(super) struct Candidate {
-    me: String,
-    timing: Timing,
-    seen: Option<Seen>,
+    pub(super) me: String,
+    pub(super) timing: Timing,
+    /// The last record, and when it was first seen.
+    seen: Option<(Record, Instant)>,
     /// When the last renewal that succeeded was sent.
     renewed: Option<Instant>,
 }
@@ -153,20 +103,10 @@ impl Candidate {
         Self { me, timing, seen: None, renewed: None }
     }
 
-    pub(super) fn me(&self) -> &str {
-        &self.me
-    }
-
-    pub(super) fn timing(&self) -> &Timing {
-        &self.timing
-    }
-
     /// The last holder seen.
     pub(super) fn holder(&self) -> Option<&str> {
-        self.seen
-            .as_ref()
-            .map(|seen| seen.record.holder.as_str())
-            .filter(|holder| !holder.is_empty())
+        let holder = self.seen.as_ref().map(|(record, _)| record.holder.as_str());
+        holder.filter(|holder| !holder.is_empty())
     }
 
     /// Notes a record that was read; `now` is after it was read.
@@ -174,16 +114,26 @@ impl Candidate {
         if record.holder != self.me {
             self.renewed = None;
         }
-        if self.seen.as_ref().is_none_or(|seen| seen.record != record) {
-            self.seen = Some(Seen { record, at: now });
+        if self.seen.as_ref().is_none_or(|(seen, _)| *seen != record) {
+            self.seen = Some((record, now));
         }
     }
 
     /// What to do about the record that was seen last; without one the lease does not exist.
     pub(super) fn decide(&self, now: Instant) -> Act {
-        match &self.seen {
-            None => Act::Take,
-            Some(seen) => decide(&seen.record, seen.at, &self.me, &self.timing, now),
+        let Some((record, seen)) = &self.seen else { return Act::Take };
+        if record.holder.is_empty() {
+            return Act::Take;
+        }
+        if record.holder == self.me {
+            return Act::Renew;
+        }
+        let seconds = record.lease_seconds.and_then(|seconds| u64::try_from(seconds).ok());
+        let seconds = seconds.filter(|seconds| *seconds > 0);
+        let valid = seconds.map_or(self.timing.lease, Duration::from_secs);
+        match (*seen + valid).saturating_duration_since(now) {
+            Duration::ZERO => Act::Take,
+            left => Act::Wait(left),
         }
     }
 
@@ -216,7 +166,9 @@ mod tests {
                 lease_seconds: seconds,
                 version: "1".to_owned(),
             };
-            let act = decide(&record, start, "me", &Timing::default(), start + SECOND * waited);
+            let mut candidate = Candidate::new("me".to_owned(), Timing::default());
+            candidate.observe(record.clone(), start);
+            let act = candidate.decide(start + SECOND * waited);
             assert_eq!(act, expected, "{record:?} after {waited} s");
         };
         check("", Some(15), 0, Act::Take);
@@ -375,8 +327,8 @@ mod tests {
                     }
                     self.version += 1;
                     let record = Record {
-                        holder: process.candidate.me().to_owned(),
-                        lease_seconds: Some(process.candidate.timing().recorded_seconds()),
+                        holder: process.candidate.me.clone(),
+                        lease_seconds: Some(process.candidate.timing.recorded_seconds()),
                         version: self.version.to_string(),
                     };
                     self.stored = Some(record.clone());
@@ -392,7 +344,7 @@ mod tests {
                 What::Restart => {
                     process.restarts += 1;
                     let me = format!("{}.{}", step.who, process.restarts);
-                    process.candidate = Candidate::new(me, *process.candidate.timing());
+                    process.candidate = Candidate::new(me, process.candidate.timing);
                     (process.sent, process.arrived, process.read) = (None, None, None);
                 }
             }
@@ -403,7 +355,11 @@ mod tests {
                 let until = process.candidate.leads_until();
                 until.is_some_and(|until| self.now + process.offset < until)
             };
-            self.processes.iter().filter(leads).map(|process| process.candidate.me()).collect()
+            self.processes
+                .iter()
+                .filter(leads)
+                .map(|process| process.candidate.me.as_str())
+                .collect()
         }
     }
 

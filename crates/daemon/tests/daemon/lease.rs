@@ -69,7 +69,7 @@ async fn a_released_lease_is_taken_over_without_waiting_for_it_to_run_out() {
     let second = start(plane.client(), "second", lasting());
     until("the second sees the leader", BOUND, || async {
         let standing = second.leadership.standing();
-        let expected = Standing::StandingBy { leader: Some("first".to_owned()) };
+        let expected = Standing::StandingBy(Some("first".to_owned()));
         Ok(if standing == expected {
             Wait::Done(())
         } else {
