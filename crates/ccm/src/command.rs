@@ -222,15 +222,15 @@ async fn different(config: &mut Followed<Config, InvalidConfig>, now: &Config) -
     let (stop, asked) = supervise::shutdown();
     let keep = |contents: &reload::Contents| Ok::<_, Infallible>(contents.clone());
     let (files, mut authorities) = reload::files(authorities(now), keep);
-    let first = authorities.state().value;
+    let first = authorities.state();
     let rotated = async {
         // A file that is gone for a while is not a reason to give up the connections.
-        while authorities.state().value == first {
+        while authorities.state().value == first.value {
             authorities.changed().await;
         }
     };
     let edited = async {
-        while config.state().value.is_none_or(|value| *value == *now) {
+        while config.state().value.as_deref().is_none_or(|value| value == now) {
             config.changed().await;
         }
     };

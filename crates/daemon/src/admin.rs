@@ -86,7 +86,7 @@ pub enum AdminError {
     },
     /// The files with the certificate cannot be used.
     #[error(transparent)]
-    Certificate(#[from] Unusable<String>),
+    Certificate(#[from] Unusable),
     /// One of two files is missing.
     #[error("--tls-cert-file and --tls-private-key-file belong together: give both or none")]
     HalfAPair,

@@ -50,7 +50,7 @@ pub type Contents = BTreeMap<PathBuf, Vec<u8>>;
 #[derive(Debug)]
 pub struct Followed<T, E> {
     source: Arc<str>,
-    state: watch::Receiver<State<T, E>>,
+    state: watch::Receiver<Arc<State<T, E>>>,
 }
 
 /// What is known of a source.
@@ -63,38 +63,31 @@ pub struct State<T, E> {
 }
 
 /// Why a source cannot be used.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum Problem<E> {
     /// The API server has not answered yet.
+    #[error("it has not been read yet")]
     Unread,
     /// The Secret, or every one of the paths, does not exist.
+    #[error("it does not exist")]
     Absent,
     /// Reading failed.
+    #[error("{0}")]
     Unreadable(String),
     /// The parser refused the contents.
-    Invalid(Arc<E>),
+    #[error("{0}")]
+    Invalid(E),
 }
 
 /// A source has no good value yet.
 #[derive(Debug, thiserror::Error)]
-#[error("{source_name} cannot be used: {problem}")]
-pub struct Unusable<E: fmt::Display> {
-    /// Which source.
-    pub source_name: Arc<str>,
-    /// What is wrong with it.
-    pub problem: Problem<E>,
-}
+#[error("{0}")]
+pub struct Unusable(String);
 
 impl<T, E> Followed<T, E> {
-    /// The source as messages name it.
-    #[must_use]
-    pub fn source(&self) -> &str {
-        &self.source
-    }
-
     /// The current state, which then counts as seen.
-    pub fn state(&mut self) -> State<T, E> {
-        self.state.borrow_and_update().clone()
+    pub fn state(&mut self) -> Arc<State<T, E>> {
+        Arc::clone(&self.state.borrow_and_update())
     }
 
     /// Returns when the state differs from the one seen last; never when the source is no longer followed.
@@ -109,14 +102,14 @@ impl<T, E> Followed<T, E> {
     ///
     /// # Errors
     /// When there has been none.
-    pub fn usable(&self) -> Result<Arc<T>, Unusable<E>>
+    pub fn usable(&self) -> Result<Arc<T>, Unusable>
     where
         E: fmt::Display,
     {
-        let State { value, problem } = self.state.borrow().clone();
-        value.ok_or_else(|| Unusable {
-            source_name: Arc::clone(&self.source),
-            problem: problem.unwrap_or(Problem::Unread),
+        let State { value, problem } = &**self.state.borrow();
+        value.clone().ok_or_else(|| {
+            let problem = problem.as_ref().unwrap_or(&Problem::Unread);
+            Unusable(format!("{} cannot be used: {problem}", self.source))
         })
     }
 }
@@ -127,54 +120,11 @@ impl<T, E> Clone for Followed<T, E> {
     }
 }
 
-impl<T, E> Clone for State<T, E> {
-    fn clone(&self) -> Self {
-        Self { value: self.value.clone(), problem: self.problem.clone() }
-    }
-}
-
-impl<E> Clone for Problem<E> {
-    fn clone(&self) -> Self {
-        match self {
-            Self::Unread => Self::Unread,
-            Self::Absent => Self::Absent,
-            Self::Unreadable(reason) => Self::Unreadable(reason.clone()),
-            Self::Invalid(error) => Self::Invalid(Arc::clone(error)),
-        }
-    }
-}
-
-/// Two refusals are equal when they come from the same contents.
-impl<E> PartialEq for Problem<E> {
-    fn eq(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Unread, Self::Unread) | (Self::Absent, Self::Absent) => true,
-            (Self::Unreadable(one), Self::Unreadable(other)) => one == other,
-            (Self::Invalid(one), Self::Invalid(other)) => Arc::ptr_eq(one, other),
-            _ => false,
-        }
-    }
-}
-
-impl<E: fmt::Display> fmt::Display for Problem<E> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unread => f.write_str("it has not been read yet"),
-            Self::Absent => f.write_str("it does not exist"),
-            Self::Unreadable(reason) => f.write_str(reason),
-            Self::Invalid(error) => error.fmt(f),
-        }
-    }
-}
-
-type Parse<S, T, E> = Box<dyn Fn(&S) -> Result<T, E> + Send + Sync>;
-
 /// Files that are checked for changes.
 pub struct Files<T, E> {
     paths: Vec<PathBuf>,
-    parse: Parse<Contents, T, E>,
     seen: Option<Stamps>,
-    target: Target<T, E>,
+    target: Target<Contents, T, E>,
 }
 
 /// What distinguishes a file from its successor: device, inode, size and time of change.
@@ -186,8 +136,8 @@ pub fn files<T, E: fmt::Display>(
     parse: impl Fn(&Contents) -> Result<T, E> + Send + Sync + 'static,
 ) -> (Files<T, E>, Followed<T, E>) {
     let names: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
-    let (target, followed) = Target::new(&names.join(", "));
-    let mut files = Files { paths, parse: Box::new(parse), seen: None, target };
+    let (target, followed) = Target::new(&names.join(", "), parse);
+    let mut files = Files { paths, seen: None, target };
     files.check();
     (files, followed)
 }
@@ -209,7 +159,7 @@ impl<T, E: fmt::Display> Files<T, E> {
     fn check(&mut self) {
         if let Err(reason) = self.read() {
             self.seen = None;
-            self.target.report(Some(Problem::Unreadable(reason)));
+            self.target.report(Problem::Unreadable(reason));
         }
     }
 
@@ -221,11 +171,11 @@ impl<T, E: fmt::Display> Files<T, E> {
         }
         let contents = contents(seen.keys())?;
         if contents.is_empty() && !self.paths.iter().any(|path| path.exists()) {
-            self.target.report(Some(Problem::Absent));
+            self.target.report(Problem::Absent);
         } else {
             let entries =
                 contents.iter().map(|(path, bytes)| (path.as_os_str().as_encoded_bytes(), bytes));
-            self.target.take(digest(entries), || (self.parse)(&contents));
+            self.target.take(digest(entries), &contents);
         }
         self.seen = Some(seen);
         Ok(())
@@ -236,8 +186,7 @@ impl<T, E: fmt::Display> Files<T, E> {
 pub struct NamedSecret<T, E> {
     secrets: Api<Secret>,
     name: String,
-    parse: Parse<Secret, T, E>,
-    target: Target<T, E>,
+    target: Target<Secret, T, E>,
 }
 
 /// Follows one Secret by its name; a change is a change of its data.
@@ -247,16 +196,16 @@ pub fn secret<T, E: fmt::Display>(
     name: &str,
     parse: impl Fn(&Secret) -> Result<T, E> + Send + Sync + 'static,
 ) -> (NamedSecret<T, E>, Followed<T, E>) {
-    let (target, followed) = Target::new(&format!("the secret {namespace}/{name}"));
+    let (target, followed) = Target::new(&format!("the secret {namespace}/{name}"), parse);
     let secrets = Api::namespaced(client, namespace);
-    (NamedSecret { secrets, name: name.to_owned(), parse: Box::new(parse), target }, followed)
+    (NamedSecret { secrets, name: name.to_owned(), target }, followed)
 }
 
 /// What [`NamedSecret::follow`] calls for this Secret.
 #[must_use]
 pub fn permissions(namespace: &str, name: &str) -> Vec<Permission> {
-    let verbs = &["list", "watch"];
-    vec![Permission::new(Scope::namespace(namespace), ("", "secrets"), verbs).named(name)]
+    let scope = Scope::Namespace(namespace.to_owned());
+    vec![Permission::new(scope, ("", "secrets"), &["list", "watch"]).named(name)]
 }
 
 impl<T, E: fmt::Display> NamedSecret<T, E> {
@@ -274,88 +223,93 @@ impl<T, E: fmt::Display> NamedSecret<T, E> {
                 Ok(Event::Init) => present = false,
                 Ok(Event::InitApply(secret) | Event::Apply(secret)) => {
                     present = true;
-                    self.take(&secret);
+                    let data = secret.data.iter().flatten();
+                    let entries = data.map(|(key, value)| (key.as_bytes(), &value.0));
+                    self.target.take(digest(entries), &secret);
                 }
                 Ok(Event::InitDone) => {
                     listed = true;
                     if !present {
-                        self.target.report(Some(Problem::Absent));
+                        self.target.report(Problem::Absent);
                     }
                 }
-                Ok(Event::Delete(_)) => self.target.report(Some(Problem::Absent)),
+                Ok(Event::Delete(_)) => self.target.report(Problem::Absent),
                 // A broken watch resumes without an event that would clear the problem again.
                 Err(error) if listed => {
                     warn!(source = &*self.target.source, error = %Chain(&error), "watch broke; retrying");
                 }
                 Err(error) => {
-                    self.target.report(Some(Problem::Unreadable(Chain(&error).to_string())));
+                    self.target.report(Problem::Unreadable(Chain(&error).to_string()));
                 }
             }
         }
         Ok(())
     }
-
-    fn take(&mut self, secret: &Secret) {
-        let entries = secret.data.iter().flatten().map(|(key, value)| (key.as_bytes(), &value.0));
-        self.target.take(digest(entries), || (self.parse)(secret));
-    }
 }
+
+type Parse<S, T, E> = Box<dyn Fn(&S) -> Result<T, E> + Send + Sync>;
 
 /// The sending side of [`Followed`].
-struct Target<T, E> {
+struct Target<S, T, E> {
     source: Arc<str>,
-    state: watch::Sender<State<T, E>>,
-    /// The contents that were parsed last, as a digest because they may be secret, and the parser's answer.
-    parsed: Option<([u8; 32], Option<Problem<E>>)>,
+    parse: Parse<S, T, E>,
+    state: watch::Sender<Arc<State<T, E>>>,
+    /// What was found last: contents, as a digest because they may be secret, or why there are none.
+    found: Option<Result<[u8; 32], String>>,
+    /// The contents of the value in force.
+    in_force: Option<[u8; 32]>,
 }
 
-impl<T, E: fmt::Display> Target<T, E> {
-    fn new(source: &str) -> (Self, Followed<T, E>) {
+impl<S, T, E: fmt::Display> Target<S, T, E> {
+    fn new(
+        source: &str,
+        parse: impl Fn(&S) -> Result<T, E> + Send + Sync + 'static,
+    ) -> (Self, Followed<T, E>) {
         let source: Arc<str> = source.into();
-        let (state, receiver) =
-            watch::channel(State { value: None, problem: Some(Problem::Unread) });
+        let unread = State { value: None, problem: Some(Problem::Unread) };
+        let (state, receiver) = watch::channel(Arc::new(unread));
         let followed = Followed { source: Arc::clone(&source), state: receiver };
-        (Self { source, state, parsed: None }, followed)
+        (Self { source, parse: Box::new(parse), state, found: None, in_force: None }, followed)
     }
 
-    /// Takes over contents, which are parsed unless they are the ones that were parsed last.
-    fn take(&mut self, digest: [u8; 32], parse: impl FnOnce() -> Result<T, E>) {
-        if let Some((known, problem)) = &self.parsed
-            && *known == digest
-        {
-            return self.report(problem.clone());
+    /// Takes over contents, which are parsed unless they are those of the value in force.
+    fn take(&mut self, digest: [u8; 32], contents: &S) {
+        if self.found.replace(Ok(digest)) == Some(Ok(digest)) {
+            return;
         }
-        let problem = match parse() {
+        if self.in_force == Some(digest) {
+            return self.keep_value(None);
+        }
+        match (self.parse)(contents) {
             Ok(value) => {
                 info!(source = &*self.source, "source read");
-                self.state.send_replace(State { value: Some(Arc::new(value)), problem: None });
-                None
+                self.in_force = Some(digest);
+                let state = State { value: Some(Arc::new(value)), problem: None };
+                self.state.send_replace(Arc::new(state));
             }
-            Err(error) => {
-                let problem = Some(Problem::Invalid(Arc::new(error)));
-                self.report(problem.clone());
-                problem
-            }
-        };
-        self.parsed = Some((digest, problem));
+            Err(error) => self.keep_value(Some(Problem::Invalid(error))),
+        }
     }
 
-    fn report(&self, problem: Option<Problem<E>>) {
-        self.state.send_if_modified(|state| {
-            if state.problem == problem {
-                return false;
+    /// Takes over that there are no contents.
+    fn report(&mut self, problem: Problem<E>) {
+        let found = Err(problem.to_string());
+        if self.found.replace(found.clone()) != Some(found) {
+            self.keep_value(Some(problem));
+        }
+    }
+
+    fn keep_value(&self, problem: Option<Problem<E>>) {
+        let source = &*self.source;
+        let value = self.state.borrow().value.clone();
+        match (&problem, &value) {
+            (None, _) => info!(source, "source usable again; nothing changed"),
+            (Some(problem), None) => warn!(source, %problem, "source cannot be used"),
+            (Some(problem), Some(_)) => {
+                warn!(source, %problem, "source cannot be used; the last good value stays in force");
             }
-            let source = &*self.source;
-            match (&problem, &state.value) {
-                (None, _) => info!(source, "source usable again; nothing changed"),
-                (Some(problem), None) => warn!(source, %problem, "source cannot be used"),
-                (Some(problem), Some(_)) => {
-                    warn!(source, %problem, "source cannot be used; the last good value stays in force");
-                }
-            }
-            state.problem = problem;
-            true
-        });
+        }
+        self.state.send_replace(Arc::new(State { value, problem }));
     }
 }
 
@@ -426,7 +380,7 @@ mod tests {
     }
 
     fn value<E>(followed: &mut Followed<Vec<i32>, E>) -> Option<Vec<i32>> {
-        followed.state().value.map(|value| value.to_vec())
+        followed.state().value.as_ref().map(|value| value.to_vec())
     }
 
     /// A mount as the kubelet makes it: the file is a link to `..data/file`, which is a link to a version.
@@ -464,16 +418,17 @@ mod tests {
         fs::write(&path, "one hundred").unwrap();
         source.check();
         assert_eq!(value(&mut followed).unwrap(), [1]);
-        let Some(Problem::Invalid(error)) = followed.state().problem else { panic!("accepted") };
+        let state = followed.state();
+        let Some(Problem::Invalid(error)) = &state.problem else { panic!("accepted") };
         assert_eq!(*error.kind(), std::num::IntErrorKind::InvalidDigit);
         fs::remove_file(&path).unwrap();
         source.check();
-        assert_eq!(followed.state().problem, Some(Problem::Absent));
+        assert!(matches!(followed.state().problem, Some(Problem::Absent)));
         assert_eq!(value(&mut followed).unwrap(), [1]);
         fs::write(&path, "100").unwrap();
         source.check();
         assert_eq!(value(&mut followed).unwrap(), [100]);
-        assert_eq!(followed.state().problem, None);
+        assert!(followed.state().problem.is_none());
     }
 
     #[test]
@@ -509,10 +464,10 @@ mod tests {
         let first = followed.usable().unwrap();
         fs::rename(&path, &aside).unwrap();
         source.check();
-        assert_eq!(followed.state().problem, Some(Problem::Absent));
+        assert!(matches!(followed.state().problem, Some(Problem::Absent)));
         fs::rename(&aside, &path).unwrap();
         source.check();
-        assert_eq!(followed.state().problem, None);
+        assert!(followed.state().problem.is_none());
         assert!(Arc::ptr_eq(&first, &followed.usable().unwrap()));
     }
 

@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, convert::Infallible, path::PathBuf};
 
 use cloud_config::{CredentialSource, Login, Logins, Problems, SecretName, VCenter};
 use daemon::{
-    reload::{self, Contents, Followed, Problem, State},
+    reload::{self, Contents, Followed, Problem},
     supervise::{Shutdown, Tasks},
 };
 use k8s_openapi::api::core::v1::Secret;
@@ -79,13 +79,13 @@ async fn distribute(
     shutdown: Shutdown,
 ) -> Result<(), Infallible> {
     loop {
-        let State { value, problem } = followed.state();
+        let state = followed.state();
         for (vcenter, sender) in &receivers {
             let found = |logins| {
                 let login = vcenter.login(logins);
                 login.map_err(|missing| Some(format!("{source}: {missing}")))
             };
-            let next = match (&value, &problem) {
+            let next = match (&state.value, &state.problem) {
                 (Some(logins), _) => found(Some(logins.as_ref())),
                 (None, None | Some(Problem::Unread)) => continue,
                 (None, Some(Problem::Absent)) if vcenter.fallback.is_some() => found(None),

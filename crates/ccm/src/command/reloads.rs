@@ -63,7 +63,8 @@ impl ReloadReporter {
         shutdown: Shutdown,
     ) -> Result<(), Infallible> {
         while shutdown.unless(config.changed()).await.is_some() {
-            let Some(refusal) = config.state().problem else { continue };
+            let state = config.state();
+            let Some(refusal) = &state.problem else { continue };
             self.metrics.configuration(false);
             let message =
                 format!("the changed configuration is refused, the old one stays: {refusal}");

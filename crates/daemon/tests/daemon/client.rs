@@ -75,7 +75,12 @@ async fn a_watch_whose_connection_died_silently_goes_on_within_a_minute() {
     tasks.spawn(async move { source.follow(shutdown).await.unwrap() });
     let mut seen = async |expected: &str, bound| {
         let seen = async {
-            while followed.state().value.is_none_or(|value| *value != expected.as_bytes()) {
+            while followed
+                .state()
+                .value
+                .as_deref()
+                .is_none_or(|value| *value != expected.as_bytes())
+            {
                 followed.changed().await;
             }
         };

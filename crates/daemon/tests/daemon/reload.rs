@@ -74,7 +74,7 @@ async fn a_secret_is_followed_through_absence_bad_values_and_removal() {
     assert!(matches!(followed.state().problem, Some(Problem::Unread)));
     let (stop, shutdown) = shutdown();
     let task = tokio::runtime::Handle::current().spawn(source.follow(shutdown));
-    seen(&mut followed, |state| state.problem == Some(Problem::Absent)).await;
+    seen(&mut followed, |state| matches!(state.problem, Some(Problem::Absent))).await;
     assert!(followed.state().value.is_none());
 
     let secrets: Api<Secret> = Api::namespaced(plane.client(), "default");
@@ -146,7 +146,7 @@ async fn a_file_is_followed_while_the_program_runs() {
         text.filter(|text| !text.is_empty()).ok_or_else(|| "it is empty".to_owned())
     };
     let (source, mut followed) = reload::files(vec![path.clone()], parse);
-    assert_eq!(followed.state().problem, Some(Problem::Absent));
+    assert!(matches!(followed.state().problem, Some(Problem::Absent)));
     let (stop, shutdown) = shutdown();
     let task = tokio::runtime::Handle::current().spawn(source.follow(shutdown));
     fs::write(&path, "one").unwrap();
