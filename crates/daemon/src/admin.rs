@@ -11,14 +11,24 @@
 //!
 //! Deliberately absent: HTTP/2, profiles, `/configz`, client certificates.
 
-use std::{convert::Infallible, io, net::SocketAddr, pin::Pin, sync::Arc, time::Duration};
+use std::{
+    convert::Infallible,
+    io,
+    net::SocketAddr,
+    pin::pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use http_body_util::{BodyExt, Full, Limited};
-use hyper::http::{Method, Request, Response, StatusCode, header};
+use hyper::http::{
+    Method, Request, Response, StatusCode,
+    header::{self, HeaderValue},
+};
 use hyper::{
     body::{Bytes, Incoming},
     server::conn::http1,
-    service::{HttpService, service_fn},
+    service::service_fn,
 };
 use hyper_util::rt::{TokioIo, TokioTimer};
 use prometheus_client::registry::Registry;
@@ -28,16 +38,12 @@ use tokio::{
     task::JoinSet,
     time::timeout,
 };
-use tokio_rustls::{TlsAcceptor, server::TlsStream};
+use tokio_rustls::TlsAcceptor;
 use tracing::{debug, info};
 
 pub use self::{
     access::{Access, permissions},
     health::{Check, Checks, Weight},
-};
-use self::{
-    health::Question,
-    tls::{Oldest, Pair},
 };
 use crate::{
     args::Serving,
@@ -47,7 +53,7 @@ use crate::{
 };
 
 mod access;
-pub(crate) mod health;
+mod health;
 mod process;
 mod tls;
 
@@ -101,7 +107,6 @@ type CurrentTls = Box<dyn Fn() -> Arc<ServerConfig> + Send + Sync>;
 /// A server that listens, and answers once it is run.
 pub struct Admin {
     listener: TcpListener,
-    address: SocketAddr,
     tls: CurrentTls,
     /// The files with the certificate, unless it was made at the start.
     files: Option<Files<ServerConfig, String>>,
@@ -134,17 +139,7 @@ impl Admin {
     ) -> Result<Self, AdminError> {
         let (tls, files) = certificate(serving)?;
         contents.metrics.register_collector(Box::new(process::Process));
-        let address = listener.local_addr().map_err(|problem| AdminError::Listen {
-            address: SocketAddr::new(serving.bind_address, serving.secure_port),
-            problem,
-        })?;
-        Ok(Self { listener, address, tls, files, contents: Arc::new(contents) })
-    }
-
-    /// The address it listens on, with the port that the system chose for port 0.
-    #[must_use]
-    pub fn address(&self) -> SocketAddr {
-        self.address
+        Ok(Self { listener, tls, files, contents: Arc::new(contents) })
     }
 
     /// Serves until `shutdown`; requests that are being answered then may finish.
@@ -152,8 +147,8 @@ impl Admin {
     /// # Errors
     /// When the listening socket fails.
     pub async fn run(self, shutdown: Shutdown) -> io::Result<()> {
-        let Self { listener, address, tls, files, contents } = self;
-        info!(%address, "serving health and metrics");
+        let Self { listener, tls, files, contents } = self;
+        info!(address = %listener.local_addr()?, "serving health and metrics");
         let follow = async {
             if let Some(files) = files {
                 files.follow(shutdown.clone()).await.unwrap_or_default();
@@ -167,12 +162,14 @@ impl Admin {
 fn certificate(
     serving: &Serving,
 ) -> Result<(CurrentTls, Option<Files<ServerConfig, String>>), AdminError> {
-    let oldest = Oldest(serving.tls_min_version != "VersionTLS13");
+    let versions = tls::versions(&serving.tls_min_version);
     match (&serving.tls_cert_file, &serving.tls_private_key_file) {
         (Some(certificate), Some(key)) => {
-            let pair = Pair { certificate: certificate.clone(), key: key.clone() };
+            let (certificate, key) = (certificate.clone(), key.clone());
             let paths = vec![certificate.clone(), key.clone()];
-            let parse = move |files: &reload::Contents| tls::from_files(&pair, oldest, files);
+            let parse = move |files: &reload::Contents| {
+                tls::from_files(&certificate, &key, versions, files)
+            };
             let (files, followed) = reload::files(paths, parse);
             let first = followed.usable()?;
             let current = move || followed.usable().unwrap_or_else(|_| Arc::clone(&first));
@@ -180,7 +177,7 @@ fn certificate(
         }
         (None, None) => {
             let names = ["localhost", "127.0.0.1", "::1"].map(str::to_owned).to_vec();
-            let made = tls::self_signed(names, oldest).map_err(AdminError::SelfSigned)?;
+            let made = tls::self_signed(names, versions).map_err(AdminError::SelfSigned)?;
             let made = Arc::new(made);
             Ok((Box::new(move || Arc::clone(&made)), None))
         }
@@ -251,26 +248,23 @@ async fn converse(
         .timer(TokioTimer::new())
         .header_read_timeout(HEADERS_WITHIN)
         .serve_connection(stream, service);
-    let mut connection = std::pin::pin!(connection);
+    let mut connection = pin!(connection);
     let ended = tokio::select! {
-        ended = connection.as_mut() => ended.map_err(io::Error::other),
-        () = shutdown.requested() => finish(connection).await,
-        () = tokio::time::sleep(CONNECTION_LIVES) => finish(connection).await,
+        ended = connection.as_mut() => ended,
+        _ = timeout(CONNECTION_LIVES, shutdown.requested()) => {
+            // The request that is being answered may finish.
+            connection.as_mut().graceful_shutdown();
+            timeout(DRAIN_WITHIN, connection).await.unwrap_or(Ok(()))
+        }
     };
     if let Err(error) = ended {
         debug!(%error, "connection failed");
     }
 }
 
-/// Lets the request that is being answered finish.
-async fn finish<S>(
-    mut connection: Pin<&mut http1::Connection<TokioIo<TlsStream<TcpStream>>, S>>,
-) -> io::Result<()>
-where
-    S: HttpService<Incoming, ResBody = Full<Bytes>, Error = Infallible>,
-{
-    connection.as_mut().graceful_shutdown();
-    timeout(DRAIN_WITHIN, connection).await?.map_err(io::Error::other)
+/// Nothing can panic while it is held.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Contents {
@@ -283,35 +277,34 @@ impl Contents {
         let reads = matches!(*request.method(), Method::GET | Method::HEAD);
         let mut parts = path.strip_prefix('/').unwrap_or(&path).splitn(2, '/');
         match (parts.next().unwrap_or_default(), parts.next()) {
-            ("healthz", only) if reads => self.health(Question::Healthz, only, &request).await,
-            ("livez", only) if reads => self.health(Question::Livez, only, &request).await,
-            ("readyz", only) if reads => self.health(Question::Readyz, only, &request).await,
+            (endpoint @ ("healthz" | "livez" | "readyz"), only) if reads => {
+                self.health(endpoint, only, &request).await
+            }
             ("metrics", None) if reads => self.metrics(),
             ("debug", Some("flags/v")) => self.verbosity(request).await,
             ("healthz" | "livez" | "readyz", _) | ("metrics", None) => {
-                text(StatusCode::METHOD_NOT_ALLOWED, "use GET\n".to_owned())
+                text(StatusCode::METHOD_NOT_ALLOWED, "use GET\n")
             }
             _ => text(
                 StatusCode::NOT_FOUND,
-                "not found; there are /healthz, /livez, /readyz, /metrics and /debug/flags/v\n"
-                    .to_owned(),
+                "not found; there are /healthz, /livez, /readyz, /metrics and /debug/flags/v\n",
             ),
         }
     }
 
     async fn health(
         &self,
-        question: Question,
+        endpoint: &str,
         only: Option<&str>,
         request: &Request<Incoming>,
     ) -> Response<Full<Bytes>> {
         let verbose = request.uri().query().is_some_and(is_verbose);
         // Details name users, Secrets and servers.
         let details = self.access.shows_details(request.headers()).await;
-        match self.checks.answer(question, only, verbose, details) {
+        match self.checks.answer(endpoint, only, verbose, details) {
             Some((true, lines)) => text(StatusCode::OK, lines),
             Some((false, lines)) => text(StatusCode::INTERNAL_SERVER_ERROR, lines),
-            None => text(StatusCode::NOT_FOUND, "there is no such check\n".to_owned()),
+            None => text(StatusCode::NOT_FOUND, "there is no such check\n"),
         }
     }
 
@@ -326,29 +319,23 @@ impl Contents {
 
     async fn verbosity(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
         match *request.method() {
-            Method::GET => text(StatusCode::OK, format!("{}\n", self.verbosity.get())),
-            Method::PUT => {
-                let body = Limited::new(request.into_body(), 16).collect().await;
-                let level = body.ok().and_then(|body| {
-                    std::str::from_utf8(&body.to_bytes()).ok()?.trim().parse::<u8>().ok()
-                });
-                let Some(verbosity) = level else {
-                    return text(
-                        StatusCode::BAD_REQUEST,
-                        "send a number from 0 to 255\n".to_owned(),
-                    );
-                };
-                match self.verbosity.set(verbosity) {
-                    Ok(()) => {
-                        info!(verbosity, "log verbosity changed");
-                        let done = "successfully set klog.logging.verbosity to";
-                        text(StatusCode::OK, format!("{done} {verbosity}\n"))
-                    }
-                    Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")),
-                }
-            }
-            _ => text(StatusCode::METHOD_NOT_ALLOWED, "use GET or PUT\n".to_owned()),
+            Method::GET => return text(StatusCode::OK, format!("{}\n", self.verbosity.get())),
+            Method::PUT => {}
+            _ => return text(StatusCode::METHOD_NOT_ALLOWED, "use GET or PUT\n"),
         }
+        let body = Limited::new(request.into_body(), 16).collect().await;
+        let level = body
+            .ok()
+            .and_then(|body| str::from_utf8(&body.to_bytes()).ok()?.trim().parse::<u8>().ok());
+        let Some(verbosity) = level else {
+            return text(StatusCode::BAD_REQUEST, "send a number from 0 to 255\n");
+        };
+        if let Err(error) = self.verbosity.set(verbosity) {
+            return text(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n"));
+        }
+        info!(verbosity, "log verbosity changed");
+        let done = format!("successfully set klog.logging.verbosity to {verbosity}\n");
+        text(StatusCode::OK, done)
     }
 }
 
@@ -357,19 +344,20 @@ fn is_verbose(query: &str) -> bool {
     query.split('&').any(|pair| pair == "verbose" || pair.starts_with("verbose="))
 }
 
-fn text(status: StatusCode, body: String) -> Response<Full<Bytes>> {
+fn text(status: StatusCode, body: impl Into<Bytes>) -> Response<Full<Bytes>> {
     typed(status, "text/plain; charset=utf-8", body)
 }
 
-fn typed(status: StatusCode, kind: &'static str, body: String) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::new(Bytes::from(body)));
+fn typed(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(body.into()));
     *response.status_mut() = status;
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, header::HeaderValue::from_static(kind));
-    headers.insert(header::X_CONTENT_TYPE_OPTIONS, header::HeaderValue::from_static("nosniff"));
-    headers.insert(header::CACHE_CONTROL, header::HeaderValue::from_static("no-cache, no-store"));
+    let mut set =
+        |name, value| response.headers_mut().insert(name, HeaderValue::from_static(value));
+    set(header::CONTENT_TYPE, kind);
+    set(header::X_CONTENT_TYPE_OPTIONS, "nosniff");
+    set(header::CACHE_CONTROL, "no-cache, no-store");
     if status == StatusCode::UNAUTHORIZED {
-        headers.insert(header::WWW_AUTHENTICATE, header::HeaderValue::from_static("Bearer"));
+        set(header::WWW_AUTHENTICATE, "Bearer");
     }
     response
 }

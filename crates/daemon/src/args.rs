@@ -20,7 +20,7 @@ use kube::{Client, Config};
 
 pub use self::go::{InvalidDuration, OptionalPath, duration, optional_path, switch};
 use crate::{
-    client::{self, InvalidKubernetes, Limits},
+    client::{self, InvalidKubernetes, Schedule},
     lease::{InvalidTiming, Timing},
     supervise::Chain,
     telemetry::Format,
@@ -155,19 +155,19 @@ impl Kubernetes {
     /// # Errors
     /// When a file or the address cannot be used.
     pub async fn client(&self, program: &'static str) -> Result<Client, InvalidKubernetes> {
-        let mut config = match (&self.kubeconfig, &self.master) {
+        let master = self.master.as_deref().filter(|master| !master.is_empty());
+        let master = master.map(client::address).transpose()?;
+        let mut config = match (&self.kubeconfig, &master) {
             (Some(path), _) => client::read_kubeconfig(path).await?,
-            (None, Some(master)) if !master.is_empty() => Config::new(client::address(master)?),
-            (None, _) => Config::incluster()
+            (None, Some(master)) => Config::new(master.clone()),
+            (None, None) => Config::incluster()
                 .map_err(|error| InvalidKubernetes::NoPod(Chain(&error).to_string()))?,
         };
-        if let Some(master) = self.master.as_deref().filter(|master| !master.is_empty()) {
-            config.cluster_url = client::address(master)?;
-        }
+        config.cluster_url = master.unwrap_or(config.cluster_url);
         config.headers.push((USER_AGENT, HeaderValue::from_static(program)));
         let qps = if self.kube_api_qps == 0.0 { DEFAULT_QPS } else { self.kube_api_qps };
         let burst = if self.kube_api_burst == 0 { DEFAULT_BURST } else { self.kube_api_burst };
-        client::connect(config, Limits { qps: Some(qps).filter(|qps| *qps > 0.0), burst })
+        client::connect(config, (qps > 0.0).then(|| Schedule::new(qps, burst)))
     }
 }
 

@@ -68,37 +68,29 @@ pub enum InvalidKubernetes {
     Client(String),
 }
 
-/// How many requests a client sends; more wait for their turn.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
-    /// Requests a second, on average; `None` for no limit.
-    pub(crate) qps: Option<f32>,
-    /// Requests at once, after a pause; at least one.
-    pub(crate) burst: u32,
-}
-
-pub(crate) fn connect(mut config: Config, limits: Limits) -> Result<Client, InvalidKubernetes> {
+/// A client whose requests start by a schedule, if there is one.
+pub(crate) fn connect(
+    mut config: Config,
+    schedule: Option<Schedule>,
+) -> Result<Client, InvalidKubernetes> {
     config.connect_timeout = Some(CONNECT_TIMEOUT);
     config.read_timeout = Some(READ_TIMEOUT);
     config.reset_reader_on_write = true;
     let builder = ClientBuilder::try_from(config)
         .map_err(|error| InvalidKubernetes::Client(Chain(&error).to_string()))?;
-    let limited = layer_fn(|inner| {
-        let schedule = limits.qps.map(|qps| Schedule::new(qps, limits.burst));
-        Limited { inner, schedule }
-    });
+    let limited = layer_fn(move |inner| Limited { inner, schedule: schedule.clone() });
     Ok(builder.with_layer(&limited).build())
 }
 
 pub(crate) async fn read_kubeconfig(path: &PathBuf) -> Result<Config, InvalidKubernetes> {
-    let refuse = |error: &kube::config::KubeconfigError| InvalidKubernetes::Kubeconfig {
-        path: path.clone(),
-        problem: Chain(error).to_string(),
+    let read = async {
+        let kubeconfig = Kubeconfig::read_from(path)?;
+        Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await
     };
-    let kubeconfig = Kubeconfig::read_from(path).map_err(|error| refuse(&error))?;
-    Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
-        .await
-        .map_err(|error| refuse(&error))
+    read.await.map_err(|error| {
+        let problem = Chain(&error).to_string();
+        InvalidKubernetes::Kubeconfig { path: path.clone(), problem }
+    })
 }
 
 pub(crate) fn address(master: &str) -> Result<Uri, InvalidKubernetes> {
@@ -145,7 +137,8 @@ where
 }
 
 /// When requests may start: a bucket of `burst` tokens that is refilled evenly.
-struct Schedule {
+#[derive(Clone)]
+pub(crate) struct Schedule {
     interval: Duration,
     /// How far ahead of the even pace a burst may run.
     ahead: Duration,
@@ -154,7 +147,7 @@ struct Schedule {
 }
 
 impl Schedule {
-    fn new(qps: f32, burst: u32) -> Self {
+    pub(crate) fn new(qps: f32, burst: u32) -> Self {
         let interval = Duration::try_from_secs_f64(1.0 / f64::from(qps));
         let interval = interval.unwrap_or(Duration::MAX).min(Duration::from_secs(3600));
         Self { interval, ahead: interval * burst.saturating_sub(1), next: Instant::now() }

@@ -4,7 +4,6 @@
 //! waits and never fails: events that cannot be delivered are dropped, and the log says so.
 
 use std::{
-    collections::HashMap,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -22,13 +21,11 @@ use kube::{
     api::{ObjectMeta, Patch, PatchParams, PostParams},
 };
 use serde_json::json;
-use tokio::{
-    sync::mpsc,
-    time::{Instant, timeout},
-};
+use tokio::{sync::mpsc, time::timeout};
 use tracing::{debug, warn};
 
 use crate::{
+    expiring::Expiring,
     permissions::{Permission, Scope},
     supervise::{Chain, Shutdown},
 };
@@ -78,14 +75,8 @@ pub struct Writer {
     notes: mpsc::Receiver<Note>,
     /// Events that did not fit into the queue since the last log line about them.
     dropped: Arc<AtomicU64>,
-    written: HashMap<String, Written>,
-}
-
-#[derive(Debug)]
-struct Written {
-    name: String,
-    count: i32,
-    at: Instant,
+    /// The name and the count of each.
+    written: Expiring<String, (String, i32)>,
 }
 
 /// The namespace of events about objects without a namespace.
@@ -94,7 +85,7 @@ const CLUSTER_EVENTS: &str = "default";
 /// What a [`Writer`] calls for events about objects in this namespace, or without one.
 #[must_use]
 pub fn permissions(namespace: Option<&str>) -> Vec<Permission> {
-    let scope = Scope::namespace(namespace.unwrap_or(CLUSTER_EVENTS));
+    let scope = Scope::Namespace(namespace.unwrap_or(CLUSTER_EVENTS).to_owned());
     vec![Permission::new(scope, ("", "events"), &["create", "patch"])]
 }
 
@@ -105,7 +96,8 @@ pub fn recorder(client: Client, component: &str, host: &str) -> (Recorder, Write
     let (component, host) = (component.to_owned(), host.to_owned());
     let dropped = Arc::new(AtomicU64::new(0));
     let recorder = Recorder { notes: sender, dropped: Arc::clone(&dropped) };
-    (recorder, Writer { client, component, host, notes, dropped, written: HashMap::new() })
+    let written = Expiring::new(CACHED);
+    (recorder, Writer { client, component, host, notes, dropped, written })
 }
 
 impl Recorder {
@@ -170,12 +162,10 @@ impl Writer {
         let events: Api<Event> = Api::namespaced(self.client.clone(), &namespace);
         let key = note.key();
         let now = Time(Timestamp::now());
-        if let Some(written) =
-            self.written.get_mut(&key).filter(|one| one.at.elapsed() < SAME_WITHIN)
-        {
-            written.count += 1;
-            let patch = json!({"count": written.count, "lastTimestamp": now});
-            match events.patch(&written.name, &PatchParams::default(), &Patch::Merge(patch)).await {
+        if let Some((name, count)) = self.written.get_mut(&key) {
+            *count += 1;
+            let patch = Patch::Merge(json!({"count": count, "lastTimestamp": now}));
+            match events.patch(name, &PatchParams::default(), &patch).await {
                 // The API keeps events for an hour; one that is gone is created again.
                 Err(kube::Error::Api(status)) if status.code == 404 => {}
                 patched => return patched.map(drop),
@@ -184,7 +174,7 @@ impl Writer {
         let event = self.event(note, &namespace, &now);
         let name = event.metadata.name.clone().unwrap_or_default();
         events.create(&PostParams::default(), &event).await?;
-        self.cache(key, name);
+        self.written.insert(key, (name, 1), SAME_WITHIN);
         Ok(())
     }
 
@@ -213,32 +203,13 @@ impl Writer {
             ..Event::default()
         }
     }
-
-    fn cache(&mut self, key: String, name: String) {
-        if self.written.len() >= CACHED {
-            self.written.retain(|_, written| written.at.elapsed() < SAME_WITHIN);
-        }
-        if self.written.len() >= CACHED {
-            // Forgetting costs one more object per event; growing without bound would cost the process.
-            self.written.clear();
-        }
-        self.written.insert(key, Written { name, count: 1, at: Instant::now() });
-    }
 }
 
 impl Note {
     fn key(&self) -> String {
         let object = &self.regarding;
-        format!(
-            "{:?} {:?} {:?} {:?} {:?} {} {}",
-            object.kind,
-            object.namespace,
-            object.name,
-            object.uid,
-            self.kind,
-            self.reason,
-            self.message
-        )
+        let about = (&object.kind, &object.namespace, &object.name, &object.uid);
+        format!("{:?}", (about, self.kind, &self.reason, &self.message))
     }
 }
 

@@ -59,6 +59,7 @@ pub mod admin;
 pub mod args;
 pub mod client;
 pub mod events;
+mod expiring;
 pub mod lease;
 pub mod permissions;
 pub mod reload;

@@ -23,14 +23,6 @@ pub enum Scope {
     Namespace(String),
 }
 
-impl Scope {
-    /// [`Scope::Namespace`] from a borrowed name.
-    #[must_use]
-    pub fn namespace(name: &str) -> Self {
-        Self::Namespace(name.to_owned())
-    }
-}
-
 impl Permission {
     /// These verbs on all objects of a resource, given as group and plural name.
     #[must_use]

@@ -16,19 +16,9 @@ use tracing_subscriber::{
     Layer, Registry, filter::Targets, fmt::MakeWriter, layer::SubscriberExt, reload,
 };
 
-/// Libraries whose own events are shown from this verbosity on.
+/// Libraries whose own events are shown from this verbosity on; `hyper` stands for `hyper_util` too, and so on.
 const LIBRARIES_FROM: u8 = 8;
-const LIBRARIES: &[&str] = &[
-    "h2",
-    "hyper",
-    "hyper_util",
-    "kube",
-    "kube_client",
-    "kube_runtime",
-    "rustls",
-    "tonic",
-    "tower",
-];
+const LIBRARIES: [&str; 6] = ["h2", "hyper", "kube", "rustls", "tonic", "tower"];
 
 /// How a line looks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -112,9 +102,7 @@ fn targets(verbosity: u8) -> Targets {
         _ => LevelFilter::TRACE,
     };
     let theirs = if verbosity < LIBRARIES_FROM { LevelFilter::WARN } else { LevelFilter::TRACE };
-    Targets::new()
-        .with_default(ours)
-        .with_targets(LIBRARIES.iter().map(|library| (*library, theirs)))
+    Targets::new().with_default(ours).with_targets(LIBRARIES.map(|library| (library, theirs)))
 }
 
 #[cfg(test)]

@@ -3,12 +3,7 @@
 //! A TokenReview authenticates the caller, a SubjectAccessReview authorizes the request. Tokens are cached by
 //! their digests only. A review that failed is not cached.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    hash::Hash,
-    sync::{Mutex, PoisonError},
-    time::{Duration, Instant},
-};
+use std::{sync::Mutex, time::Duration};
 
 use hyper::http::{HeaderMap, Method, StatusCode, header::AUTHORIZATION};
 use k8s_openapi::api::{
@@ -19,9 +14,11 @@ use kube::{Api, Client, api::PostParams};
 use sha2::{Digest, Sha256};
 use tokio::time::timeout;
 
+use super::lock;
 use crate::{
     args::{Authentication, Authorization, OptionalPath},
-    client::{self, InvalidKubernetes, Limits},
+    client::{self, InvalidKubernetes},
+    expiring::Expiring,
     permissions::{Permission, Scope},
     supervise::Chain,
 };
@@ -32,14 +29,12 @@ const CACHED: usize = 1024;
 
 /// Decides whether a request is answered.
 pub struct Access {
-    authentication: Client,
-    authorization: Client,
-    open: Vec<String>,
-    users: Cache<[u8; 32], Option<UserInfo>>,
-    permissions: Cache<(String, String, String), bool>,
-    user_ttl: Duration,
-    allowed_ttl: Duration,
-    denied_ttl: Duration,
+    token_reviews: Api<TokenReview>,
+    access_reviews: Api<SubjectAccessReview>,
+    authentication: Authentication,
+    authorization: Authorization,
+    users: Mutex<Expiring<[u8; 32], Option<UserInfo>>>,
+    permissions: Mutex<Expiring<(String, String, String), bool>>,
 }
 
 /// What [`Access`] calls.
@@ -69,19 +64,15 @@ impl Access {
         authentication: &Authentication,
         authorization: &Authorization,
     ) -> Result<Self, InvalidKubernetes> {
-        let authentication_client =
-            reviewer(&authentication.authentication_kubeconfig, client).await?;
-        let authorization_client =
-            reviewer(&authorization.authorization_kubeconfig, client).await?;
+        let authenticates = reviewer(&authentication.authentication_kubeconfig, client).await?;
+        let authorizes = reviewer(&authorization.authorization_kubeconfig, client).await?;
         Ok(Self {
-            authentication: authentication_client,
-            authorization: authorization_client,
-            open: authorization.authorization_always_allow_paths.clone(),
-            users: Cache::default(),
-            permissions: Cache::default(),
-            user_ttl: authentication.authentication_token_webhook_cache_ttl,
-            allowed_ttl: authorization.authorization_webhook_cache_authorized_ttl,
-            denied_ttl: authorization.authorization_webhook_cache_unauthorized_ttl,
+            token_reviews: Api::all(authenticates),
+            access_reviews: Api::all(authorizes),
+            authentication: authentication.clone(),
+            authorization: authorization.clone(),
+            users: Mutex::new(Expiring::new(CACHED)),
+            permissions: Mutex::new(Expiring::new(CACHED)),
         })
     }
 
@@ -92,7 +83,7 @@ impl Access {
         path: &str,
         headers: &HeaderMap,
     ) -> Result<(), Refusal> {
-        if is_open(&self.open, path) {
+        if is_open(&self.authorization.authorization_always_allow_paths, path) {
             return Ok(());
         }
         self.authorize(&method.as_str().to_ascii_lowercase(), path, headers).await
@@ -105,61 +96,57 @@ impl Access {
     }
 
     async fn authorize(&self, verb: &str, path: &str, headers: &HeaderMap) -> Result<(), Refusal> {
-        let token = bearer(headers).ok_or_else(|| Refusal {
-            status: StatusCode::UNAUTHORIZED,
-            text: format!(
+        let token = bearer(headers).ok_or_else(|| {
+            let text = format!(
                 "{path} needs a token: send \"Authorization: Bearer <token>\" with one of a service account"
-            ),
+            );
+            Refusal { status: StatusCode::UNAUTHORIZED, text }
         })?;
-        let user = self.user(token).await?.ok_or_else(|| Refusal {
-            status: StatusCode::UNAUTHORIZED,
-            text: "the Kubernetes API does not know this token: it is wrong, expired or for another audience"
-                .to_owned(),
+        let user = self.user(token).await?.ok_or_else(|| {
+            let text = "the Kubernetes API does not know this token: it is wrong, expired or for another audience";
+            Refusal { status: StatusCode::UNAUTHORIZED, text: text.to_owned() }
         })?;
         if self.may(&user, verb, path).await? {
             return Ok(());
         }
         let name = user.username.unwrap_or_default();
-        Err(Refusal {
-            status: StatusCode::FORBIDDEN,
-            text: format!(
-                "{name} may not {verb} {path}: bind it to a ClusterRole with the rule \
-                 {{nonResourceURLs: [\"{path}\"], verbs: [\"{verb}\"]}}"
-            ),
-        })
+        let text = format!(
+            "{name} may not {verb} {path}: bind it to a ClusterRole with the rule \
+             {{nonResourceURLs: [\"{path}\"], verbs: [\"{verb}\"]}}"
+        );
+        Err(Refusal { status: StatusCode::FORBIDDEN, text })
     }
 
     async fn user(&self, token: &str) -> Result<Option<UserInfo>, Refusal> {
         let key: [u8; 32] = Sha256::digest(token.as_bytes()).into();
-        if let Some(user) = self.users.get(&key) {
-            return Ok(user);
+        if let Some(user) = lock(&self.users).get_mut(&key) {
+            return Ok(user.clone());
         }
         let review = TokenReview {
             spec: TokenReviewSpec { token: Some(token.to_owned()), audiences: None },
             ..TokenReview::default()
         };
-        let reviews: Api<TokenReview> = Api::all(self.authentication.clone());
-        let answer =
-            review_answer(reviews.create(&PostParams::default(), &review), "tokenreviews").await?;
-        let status = answer.status.unwrap_or_default();
+        let params = PostParams::default();
+        let answer = review_answer(self.token_reviews.create(&params, &review), "tokenreviews");
+        let status = answer.await?.status.unwrap_or_default();
         let user = status.user.filter(|_| status.authenticated == Some(true));
-        self.users.put(key, user.clone(), self.user_ttl);
+        let ttl = self.authentication.authentication_token_webhook_cache_ttl;
+        lock(&self.users).insert(key, user.clone(), ttl);
         Ok(user)
     }
 
     async fn may(&self, user: &UserInfo, verb: &str, path: &str) -> Result<bool, Refusal> {
         // Everything about the user takes part: two tokens of one name may have different groups.
         let key = (format!("{user:?}"), verb.to_owned(), path.to_owned());
-        if let Some(allowed) = self.permissions.get(&key) {
-            return Ok(allowed);
+        if let Some(allowed) = lock(&self.permissions).get_mut(&key) {
+            return Ok(*allowed);
         }
-        let extra: Option<BTreeMap<_, _>> = user.extra.clone();
         let review = SubjectAccessReview {
             spec: SubjectAccessReviewSpec {
                 user: user.username.clone(),
                 uid: user.uid.clone(),
                 groups: user.groups.clone(),
-                extra,
+                extra: user.extra.clone(),
                 non_resource_attributes: Some(NonResourceAttributes {
                     path: Some(path.to_owned()),
                     verb: Some(verb.to_owned()),
@@ -168,16 +155,16 @@ impl Access {
             },
             ..SubjectAccessReview::default()
         };
-        let reviews: Api<SubjectAccessReview> = Api::all(self.authorization.clone());
-        let answer =
-            review_answer(reviews.create(&PostParams::default(), &review), "subjectaccessreviews")
-                .await?;
-        let allowed = answer.status.is_some_and(|status| status.allowed);
-        self.permissions.put(
-            key,
-            allowed,
-            if allowed { self.allowed_ttl } else { self.denied_ttl },
-        );
+        let params = PostParams::default();
+        let answer = self.access_reviews.create(&params, &review);
+        let status = review_answer(answer, "subjectaccessreviews").await?.status;
+        let allowed = status.is_some_and(|status| status.allowed);
+        let ttl = if allowed {
+            self.authorization.authorization_webhook_cache_authorized_ttl
+        } else {
+            self.authorization.authorization_webhook_cache_unauthorized_ttl
+        };
+        lock(&self.permissions).insert(key, allowed, ttl);
         Ok(allowed)
     }
 }
@@ -185,7 +172,7 @@ impl Access {
 /// The client of a kubeconfig, or the one that is used for everything else.
 async fn reviewer(kubeconfig: &OptionalPath, client: &Client) -> Result<Client, InvalidKubernetes> {
     let Some(path) = kubeconfig else { return Ok(client.clone()) };
-    client::connect(client::read_kubeconfig(path).await?, Limits { qps: None, burst: 1 })
+    client::connect(client::read_kubeconfig(path).await?, None)
 }
 
 /// The API's answer; without one the request is refused, and the text names the remedy.
@@ -221,35 +208,6 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
     (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
 }
 
-/// Answers with a time to live each.
-struct Cache<K, V>(Mutex<HashMap<K, (V, Instant)>>);
-
-impl<K, V> Default for Cache<K, V> {
-    fn default() -> Self {
-        Self(Mutex::new(HashMap::new()))
-    }
-}
-
-impl<K: Eq + Hash, V: Clone> Cache<K, V> {
-    fn get(&self, key: &K) -> Option<V> {
-        let entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (value, until) = entries.get(key)?;
-        (Instant::now() < *until).then(|| value.clone())
-    }
-
-    fn put(&self, key: K, value: V, ttl: Duration) {
-        let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = Instant::now();
-        if entries.len() >= CACHED {
-            entries.retain(|_, (_, until)| now < *until);
-        }
-        if entries.len() >= CACHED {
-            entries.clear();
-        }
-        entries.insert(key, (value, now + ttl));
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -279,17 +237,5 @@ mod tests {
         check("Basic abc", None);
         check("Bearer ", None);
         check("Bearer", None);
-    }
-
-    #[test]
-    fn an_answer_expires_and_the_cache_stays_bounded() {
-        let cache = Cache::default();
-        cache.put(0, "short", Duration::ZERO);
-        assert_eq!(cache.get(&0), None);
-        for key in 0..3 * CACHED {
-            cache.put(key, "long", Duration::from_secs(3600));
-        }
-        assert!(cache.0.lock().unwrap().len() <= CACHED);
-        assert_eq!(cache.get(&(3 * CACHED - 1)), Some("long"));
     }
 }

@@ -3,8 +3,10 @@
 use std::{
     collections::BTreeMap,
     fmt::Write as _,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
 };
+
+use super::lock;
 
 /// What a failing check means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,28 +17,6 @@ pub enum Weight {
     Readiness,
     /// Nothing by itself; shown only, such as the state of one vCenter of several.
     Detail,
-}
-
-/// The endpoint that was requested.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Question {
-    Healthz,
-    Livez,
-    Readyz,
-}
-
-impl Question {
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Healthz => "healthz",
-            Self::Livez => "livez",
-            Self::Readyz => "readyz",
-        }
-    }
-
-    fn concerns(self, weight: Weight) -> bool {
-        weight == Weight::Life || self == Self::Readyz
-    }
 }
 
 #[derive(Debug)]
@@ -62,31 +42,27 @@ impl Checks {
     #[must_use = "dropping a check removes it"]
     pub fn register(&self, name: &str, weight: Weight) -> Check {
         let state = State { weight, standing: Err("not started yet".to_owned()) };
-        self.lock().insert(name.to_owned(), state);
+        lock(&self.0).insert(name.to_owned(), state);
         Check { name: name.to_owned(), checks: self.clone() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, State>> {
-        // Nothing can panic while it is held.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Whether all is well, and the text in the form of Kubernetes' components. `only` selects one check;
-    /// `None` is returned if there is none with this name. Without `details` the text has names and results
-    /// only.
+    /// Whether all is well, and the text in the form of Kubernetes' components. The endpoint is `healthz`, `livez`
+    /// or `readyz`. `only` selects one check; `None` is returned if there is none with this name. Without
+    /// `details` the text has names and results only.
     pub(crate) fn answer(
         &self,
-        question: Question,
+        endpoint: &str,
         only: Option<&str>,
         verbose: bool,
         details: bool,
     ) -> Option<(bool, String)> {
-        let checks = self.lock();
+        let checks = lock(&self.0);
         let mut well = true;
         let mut lines = String::from(if only.is_none() { "[+]ping ok\n" } else { "" });
         let mut found = only.is_none() || only == Some("ping");
         for (name, state) in checks.iter() {
-            if !question.concerns(state.weight) || only.is_some_and(|only| only != name) {
+            let concerned = state.weight == Weight::Life || endpoint == "readyz";
+            if !concerned || only.is_some_and(|only| only != name) {
                 continue;
             }
             found = true;
@@ -104,8 +80,8 @@ impl Checks {
         }
         let text = match (well, verbose) {
             (true, false) => "ok".to_owned(),
-            (true, true) => format!("{lines}{} check passed\n", question.name()),
-            (false, _) => format!("{lines}{} check failed\n", question.name()),
+            (true, true) => format!("{lines}{endpoint} check passed\n"),
+            (false, _) => format!("{lines}{endpoint} check failed\n"),
         };
         found.then_some((well, text))
     }
@@ -123,7 +99,7 @@ impl Check {
     }
 
     fn set(&self, standing: Result<String, String>) {
-        if let Some(state) = self.checks.lock().get_mut(&self.name) {
+        if let Some(state) = lock(&self.checks.0).get_mut(&self.name) {
             state.standing = standing;
         }
     }
@@ -131,7 +107,7 @@ impl Check {
 
 impl Drop for Check {
     fn drop(&mut self) {
-        self.checks.lock().remove(&self.name);
+        lock(&self.checks.0).remove(&self.name);
     }
 }
 
@@ -149,8 +125,8 @@ mod tests {
         for (weight, expected) in table {
             let checks = Checks::default();
             let _check = checks.register("inventory", weight);
-            let asked = [Question::Healthz, Question::Livez, Question::Readyz];
-            let well = asked.map(|question| checks.answer(question, None, false, true).unwrap().0);
+            let asked = ["healthz", "livez", "readyz"];
+            let well = asked.map(|endpoint| checks.answer(endpoint, None, false, true).unwrap().0);
             assert_eq!(well, expected, "{weight:?}");
         }
     }
@@ -162,14 +138,14 @@ mod tests {
         lease.pass("");
         let vcenter = checks.register("vcenter/east", Weight::Detail);
         vcenter.fail("the password was refused");
-        let answer = |only, verbose| checks.answer(Question::Readyz, only, verbose, true);
+        let answer = |only, verbose| checks.answer("readyz", only, verbose, true);
         assert_eq!(answer(None, false), Some((true, "ok".to_owned())));
         let all = "[+]ping ok\n[+]leaderElection ok\n[!]vcenter/east failed: the password was refused\n\
                    readyz check passed\n";
         assert_eq!(answer(None, true), Some((true, all.to_owned())));
         let plain = "[+]ping ok\n[+]leaderElection ok\n[!]vcenter/east failed: reason withheld\n\
                      readyz check passed\n";
-        let withheld = checks.answer(Question::Readyz, None, true, false);
+        let withheld = checks.answer("readyz", None, true, false);
         assert_eq!(withheld, Some((true, plain.to_owned())));
         assert_eq!(answer(Some("leaderElection"), false), Some((true, "ok".to_owned())));
         assert_eq!(answer(Some("nothing"), false), None);

@@ -17,17 +17,11 @@ pub(super) struct Process;
 
 impl Collector for Process {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let Some(facts) = Facts::read() else { return Ok(()) };
-        let cpu = ConstCounter::new(facts.cpu_seconds);
-        let help = "Time that this process computed";
-        let described =
-            encoder.encode_descriptor("process_cpu_seconds", help, None, cpu.metric_type())?;
-        cpu.encode(described)?;
-        for (name, help, value) in [
-            ("process_resident_memory_bytes", "Memory of this process", facts.resident_bytes),
-            ("process_open_fds", "Files and sockets that are open", facts.open_files),
-            ("process_threads", "Threads of this process", facts.threads),
-        ] {
+        let Some((cpu_seconds, gauges)) = read() else { return Ok(()) };
+        let cpu = ConstCounter::new(cpu_seconds);
+        let (name, help) = ("process_cpu_seconds", "Time that this process computed");
+        cpu.encode(encoder.encode_descriptor(name, help, None, cpu.metric_type())?)?;
+        for (name, help, value) in gauges {
             let gauge = ConstGauge::new(value);
             gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)?;
         }
@@ -35,34 +29,24 @@ impl Collector for Process {
     }
 }
 
-struct Facts {
-    cpu_seconds: f64,
-    resident_bytes: i64,
-    open_files: i64,
-    threads: i64,
-}
+/// Name, help and value.
+type Measured = (&'static str, &'static str, i64);
 
-impl Facts {
-    fn read() -> Option<Self> {
-        let stat = fs::read_to_string("/proc/self/stat").ok()?;
-        // The name of the program is in brackets and may hold anything.
-        let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split_whitespace().collect();
-        let ticks: f64 =
-            fields.get(11)?.parse::<f64>().ok()? + fields.get(12)?.parse::<f64>().ok()?;
-        let status = fs::read_to_string("/proc/self/status").ok()?;
-        let kilobytes: i64 = status
-            .lines()
-            .find_map(|line| line.strip_prefix("VmRSS:"))?
-            .trim()
-            .trim_end_matches(" kB")
-            .parse()
-            .ok()?;
-        let open = fs::read_dir("/proc/self/fd").ok()?.count();
-        Some(Self {
-            cpu_seconds: ticks / TICKS_PER_SECOND,
-            resident_bytes: kilobytes * 1024,
-            open_files: i64::try_from(open).ok()?,
-            threads: fields.get(17)?.parse().ok()?,
-        })
-    }
+/// The time on CPUs in seconds, and the gauges.
+fn read() -> Option<(f64, [Measured; 3])> {
+    let stat = fs::read_to_string("/proc/self/stat").ok()?;
+    // The name of the program is in brackets and may hold anything.
+    let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split_whitespace().collect();
+    let ticks: f64 = fields.get(11)?.parse::<f64>().ok()? + fields.get(12)?.parse::<f64>().ok()?;
+    let threads = fields.get(17)?.parse().ok()?;
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kilobytes: i64 = resident.trim().trim_end_matches(" kB").parse().ok()?;
+    let open = i64::try_from(fs::read_dir("/proc/self/fd").ok()?.count()).ok()?;
+    let gauges = [
+        ("process_resident_memory_bytes", "Memory of this process", kilobytes * 1024),
+        ("process_open_fds", "Files and sockets that are open", open),
+        ("process_threads", "Threads of this process", threads),
+    ];
+    Some((ticks / TICKS_PER_SECOND, gauges))
 }

@@ -1,60 +1,56 @@
 //! The server's TLS configuration: from files, or with a certificate of its own.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{path::Path, sync::Arc};
 
 use rustls::{
-    ServerConfig,
+    ALL_VERSIONS, ServerConfig, SupportedProtocolVersion,
     crypto::ring,
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
-    version::{TLS12, TLS13},
+    version::TLS13,
 };
 
 use crate::reload::Contents;
 
-/// Where a certificate and its key are.
-#[derive(Clone, Debug)]
-pub(super) struct Pair {
-    pub(super) certificate: PathBuf,
-    pub(super) key: PathBuf,
-}
+type Versions = &'static [&'static SupportedProtocolVersion];
 
-/// Whether TLS 1.2 is spoken beside 1.3.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Oldest(pub(super) bool);
+/// The versions of TLS from the oldest one on, as `--tls-min-version` names it.
+pub(super) fn versions(oldest: &str) -> Versions {
+    static NEWEST: [&SupportedProtocolVersion; 1] = [&TLS13];
+    if oldest == "VersionTLS13" { &NEWEST } else { ALL_VERSIONS }
+}
 
 /// A self-signed certificate for this machine, as upstream's programs make.
-pub(super) fn self_signed(names: Vec<String>, oldest: Oldest) -> Result<ServerConfig, String> {
+pub(super) fn self_signed(names: Vec<String>, versions: Versions) -> Result<ServerConfig, String> {
     let made = rcgen::generate_simple_self_signed(names).map_err(|error| error.to_string())?;
     let key = PrivateKeyDer::try_from(made.signing_key.serialize_der())?;
-    config(vec![made.cert.der().clone()], key, oldest)
+    config(vec![made.cert.der().clone()], key, versions)
 }
 
-/// The configuration by the files of a pair.
+/// The configuration by the files with a certificate and its key.
 pub(super) fn from_files(
-    pair: &Pair,
-    oldest: Oldest,
+    certificate: &Path,
+    key: &Path,
+    versions: Versions,
     files: &Contents,
 ) -> Result<ServerConfig, String> {
-    let of = |path: &PathBuf| {
-        files.get(path).ok_or_else(|| format!("{} does not exist", path.display()))
-    };
-    let chain: Vec<_> = CertificateDer::pem_slice_iter(of(&pair.certificate)?)
+    let of =
+        |path: &Path| files.get(path).ok_or_else(|| format!("{} does not exist", path.display()));
+    let chain: Vec<_> = CertificateDer::pem_slice_iter(of(certificate)?)
         .collect::<Result<_, _>>()
-        .map_err(|error| format!("{}: {error}", pair.certificate.display()))?;
+        .map_err(|error| format!("{}: {error}", certificate.display()))?;
     if chain.is_empty() {
-        return Err(format!("{}: there is no certificate in it", pair.certificate.display()));
+        return Err(format!("{}: there is no certificate in it", certificate.display()));
     }
-    let key = PrivateKeyDer::from_pem_slice(of(&pair.key)?)
-        .map_err(|error| format!("{}: {error}", pair.key.display()))?;
-    config(chain, key, oldest)
+    let key = PrivateKeyDer::from_pem_slice(of(key)?)
+        .map_err(|error| format!("{}: {error}", key.display()))?;
+    config(chain, key, versions)
 }
 
 fn config(
     chain: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
-    Oldest(with_tls12): Oldest,
+    versions: Versions,
 ) -> Result<ServerConfig, String> {
-    let versions: &[_] = if with_tls12 { &[&TLS13, &TLS12] } else { &[&TLS13] };
     let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_protocol_versions(versions)
         .map_err(|error| error.to_string())?;
@@ -75,13 +71,13 @@ mod tests {
     fn a_pair_must_belong_together_and_what_is_wrong_is_named() {
         let make = || rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
         let (one, two) = (make(), make());
-        let pair = Pair { certificate: "tls.crt".into(), key: "tls.key".into() };
         let check = |certificate: &str, key: &str, expected: Result<(), &str>| {
             let files = Contents::from([
                 ("tls.crt".into(), certificate.as_bytes().to_vec()),
                 ("tls.key".into(), key.as_bytes().to_vec()),
             ]);
-            match (from_files(&pair, Oldest(true), &files), expected) {
+            let paths = ["tls.crt", "tls.key"].map(Path::new);
+            match (from_files(paths[0], paths[1], versions("VersionTLS12"), &files), expected) {
                 (Ok(_), Ok(())) => {}
                 (Err(problem), Err(part)) => assert!(problem.contains(part), "{problem}"),
                 (result, expected) => panic!("{:?} instead of {expected:?}", result.map(drop)),

@@ -47,8 +47,8 @@ async fn serve(reviewer: &Client, flags: &Flags) -> Served {
     let contents =
         Contents { checks: checks.clone(), metrics, verbosity: verbosity.clone(), access };
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
     let admin = Admin::on(listener, &flags.serving, contents).unwrap();
-    let address = admin.address();
     let (stop, shutdown) = shutdown();
     let task = tokio::runtime::Handle::current().spawn(admin.run(shutdown));
     Served { address, checks, verbosity, _log: Box::new(log), stop, task }
