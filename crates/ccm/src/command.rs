@@ -211,7 +211,7 @@ async fn lead(
                 reloads.accepted(why);
             }
         }
-        stop.request();
+        drop(stop);
         running.await?;
     }
     Ok(())

@@ -19,6 +19,7 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 use tokio_util::sync::CancellationToken;
+pub use tokio_util::sync::DropGuard as Stop;
 use tracing::{info, warn};
 
 type Cause = Box<dyn std::error::Error + Send + Sync>;
@@ -27,28 +28,11 @@ type Cause = Box<dyn std::error::Error + Send + Sync>;
 #[derive(Clone, Debug)]
 pub struct Shutdown(CancellationToken);
 
-/// Requests the end of all holders of the matching [`Shutdown`]; dropping it does so too.
-#[derive(Debug)]
-pub struct Stop(CancellationToken);
-
-/// A connected pair.
+/// A connected pair: dropping the guard requests the end of all holders of the [`Shutdown`].
 #[must_use]
 pub fn shutdown() -> (Stop, Shutdown) {
     let token = CancellationToken::new();
-    (Stop(token.clone()), Shutdown(token))
-}
-
-impl Stop {
-    /// Requests the end.
-    pub fn request(&self) {
-        self.0.cancel();
-    }
-}
-
-impl Drop for Stop {
-    fn drop(&mut self) {
-        self.0.cancel();
-    }
+    (token.clone().drop_guard(), Shutdown(token))
 }
 
 impl Shutdown {
@@ -355,7 +339,7 @@ mod tests {
     async fn work_is_given_up_when_the_program_should_end() {
         let (stop, shutdown) = shutdown();
         assert_eq!(shutdown.unless(async { 7 }).await, Some(7));
-        stop.request();
+        drop(stop);
         assert!(shutdown.is_requested());
         assert_eq!(shutdown.unless(std::future::pending::<()>()).await, None);
     }

@@ -40,7 +40,7 @@ impl Running {
 
     /// Asks it to end, and waits.
     pub(crate) async fn stop(mut self) {
-        self.stop.request();
+        drop(self.stop);
         tokio::time::timeout(BOUND, self.tasks.join_next()).await.unwrap().unwrap().unwrap();
     }
 }

@@ -232,7 +232,7 @@ async fn health_is_open_without_details() {
     );
     assert_eq!(ask(&client, Method::POST, "/healthz", None, "").await.unwrap().0, 405);
 
-    served.stop.request();
+    drop(served.stop);
     tokio::time::timeout(BOUND, served.task).await.unwrap().unwrap().unwrap();
     ask(&client, Method::GET, "/healthz", None, "").await.unwrap_err();
 }
@@ -266,7 +266,7 @@ async fn a_client_that_speaks_no_tls_disturbs_nobody() {
     assert!(!answer.starts_with(b"HTTP"), "{answer:?}");
     assert_eq!(get(&visitor(served.address, None), "/healthz", None).await.0, 200);
     // Who says nothing at all does not keep the program from ending.
-    served.stop.request();
+    drop(served.stop);
     tokio::time::timeout(BOUND, served.task).await.unwrap().unwrap().unwrap();
     drop(silent);
 }

@@ -27,7 +27,7 @@ async fn a_repeated_event_is_counted_and_all_are_written_before_the_end() {
     }
     recorder.record(&node, Kind::Normal, "Synced", "all is well");
     let (stop, shutdown) = shutdown();
-    stop.request();
+    drop(stop);
     tokio::time::timeout(BOUND, writer.run(shutdown)).await.unwrap().unwrap();
 
     let events: Api<Event> = Api::namespaced(plane.client(), "default");
@@ -64,7 +64,7 @@ async fn a_new_leader_is_an_event_on_the_lease_and_a_metric() {
     let lead = async {
         leadership.acquired().await;
         assert!(told().contains("leader_election_master_status{name=\"ccm\"} 1"), "{}", told());
-        stop.request();
+        drop(stop);
     };
     let run = async { tokio::join!(elector.run(shutdown.clone()), lead) };
     tokio::time::timeout(BOUND, run).await.unwrap().0.unwrap();

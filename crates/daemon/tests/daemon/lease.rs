@@ -80,7 +80,7 @@ async fn a_released_lease_is_taken_over_without_waiting_for_it_to_run_out() {
     .unwrap();
     assert!(first.leadership.holds() && !second.leadership.holds());
 
-    first.stop.request();
+    drop(first.stop);
     bounded("the first ends", first.task).await.unwrap().unwrap();
     bounded("the second leads", second.leadership.acquired()).await;
     let lease = spec(&plane.client()).await;

@@ -94,7 +94,7 @@ async fn a_secret_is_followed_through_absence_bad_values_and_removal() {
 
     secrets.create(&PostParams::default(), &secret("password", "three")).await.unwrap();
     seen(&mut followed, |state| is(state, "three", None)).await;
-    stop.request();
+    drop(stop);
     tokio::time::timeout(BOUND, task).await.unwrap().unwrap().unwrap();
 }
 
@@ -116,7 +116,7 @@ async fn a_label_on_a_secret_is_not_a_change() {
     followed.changed().await;
     assert!(is(&followed.state(), "one", Some("the key password is missing")));
     assert!(std::sync::Arc::ptr_eq(&first, &followed.usable().unwrap()));
-    stop.request();
+    drop(stop);
     tokio::time::timeout(BOUND, task).await.unwrap().unwrap().unwrap();
 }
 
@@ -155,6 +155,6 @@ async fn a_file_is_followed_while_the_program_runs() {
     seen(&mut followed, |state| is(state, "one", Some("it is empty"))).await;
     fs::write(&path, "two").unwrap();
     seen(&mut followed, |state| is(state, "two", None)).await;
-    stop.request();
+    drop(stop);
     tokio::time::timeout(BOUND, task).await.unwrap().unwrap().unwrap();
 }
