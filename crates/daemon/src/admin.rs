@@ -115,9 +115,6 @@ pub struct Admin {
 
 impl Admin {
     /// Listens as the flags say; `None` when the port is 0.
-    ///
-    /// # Errors
-    /// When the address or the certificate cannot be used.
     pub async fn bind(serving: &Serving, contents: Contents) -> Result<Option<Self>, AdminError> {
         if serving.secure_port == 0 {
             return Ok(None);
@@ -129,9 +126,6 @@ impl Admin {
     }
 
     /// Serves on a socket that listens already.
-    ///
-    /// # Errors
-    /// When the certificate cannot be used.
     pub fn on(
         listener: TcpListener,
         serving: &Serving,
@@ -143,9 +137,6 @@ impl Admin {
     }
 
     /// Serves until `shutdown`; requests that are being answered then may finish.
-    ///
-    /// # Errors
-    /// When the listening socket fails.
     pub async fn run(self, shutdown: Shutdown) -> io::Result<()> {
         let Self { listener, tls, files, contents } = self;
         info!(address = %listener.local_addr()?, "serving health and metrics");

@@ -58,9 +58,6 @@ pub struct LeaderElection {
 
 impl LeaderElection {
     /// The three durations, if they fit together.
-    ///
-    /// # Errors
-    /// When two leaders would be possible, or none would last.
     pub fn timing(&self) -> Result<Timing, InvalidTiming> {
         Timing::new(
             self.leader_elect_lease_duration,
@@ -151,9 +148,6 @@ fn qps(text: &str) -> Result<f32, String> {
 
 impl Kubernetes {
     /// A client that the API knows as `program`; it sends nothing yet.
-    ///
-    /// # Errors
-    /// When a file or the address cannot be used.
     pub async fn client(&self, program: &'static str) -> Result<Client, InvalidKubernetes> {
         let master = self.master.as_deref().filter(|master| !master.is_empty());
         let master = master.map(client::address).transpose()?;
@@ -225,7 +219,6 @@ const IGNORED: &[Ignored] = &[
 
 impl Ignored {
     /// The flag's name, without dashes.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Switch(name) | Self::Value(name) => name,
@@ -266,9 +259,6 @@ pub struct Line<P> {
 
 /// Reads a command line (with the program's name first). Beside the flags of `P` it accepts those that change
 /// nothing: the ones of the groups here, and `ignored`.
-///
-/// # Errors
-/// The text to show when it is refused, or requests help or the version.
 pub fn read<P: Parser>(
     arguments: impl IntoIterator<Item = OsString>,
     removed: &[Removed],

@@ -31,14 +31,12 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The base of every watch: it ends, and is resumed, often enough that a dead connection is noticed within a
 /// minute.
-#[must_use]
 pub fn watch() -> watcher::Config {
     watcher::Config::default().timeout(WATCH_SECONDS)
 }
 
 /// The pauses of a watch that fails again and again: short, because they are how late the end of an outage is
 /// noticed.
-#[must_use]
 pub fn backoff() -> watcher::ExponentialBackoff {
     let pauses = ExponentialBuilder::new().with_min_delay(Duration::from_millis(500));
     pauses.with_max_delay(Duration::from_secs(3)).with_jitter().without_max_times().into()

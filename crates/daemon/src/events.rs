@@ -83,14 +83,12 @@ pub struct Writer {
 const CLUSTER_EVENTS: &str = "default";
 
 /// What a [`Writer`] calls for events about objects in this namespace, or without one.
-#[must_use]
 pub fn permissions(namespace: Option<&str>) -> Vec<Permission> {
     let scope = Scope::Namespace(namespace.unwrap_or(CLUSTER_EVENTS).to_owned());
     vec![Permission::new(scope, ("", "events"), &["create", "patch"])]
 }
 
 /// A recorder, and the task that writes for it; `component` and `host` become the source of its events.
-#[must_use]
 pub fn recorder(client: Client, component: &str, host: &str) -> (Recorder, Writer) {
     let (sender, notes) = mpsc::channel(QUEUED);
     let (component, host) = (component.to_owned(), host.to_owned());
@@ -117,9 +115,6 @@ impl Recorder {
 
 impl Writer {
     /// Writes events until `shutdown`, and then those that are still queued, for a few seconds.
-    ///
-    /// # Errors
-    /// None.
     pub async fn run(mut self, shutdown: Shutdown) -> Result<(), std::convert::Infallible> {
         while let Some(Some(note)) = shutdown.unless(self.notes.recv()).await {
             self.write(note).await;

@@ -72,7 +72,6 @@ pub struct Leadership(watch::Receiver<Standing>);
 
 impl Leadership {
     /// Leadership without a lease, for `--leader-elect=false`.
-    #[must_use]
     pub fn undisputed() -> Self {
         // Longer than any process lives, and short enough for the clock.
         let until = Instant::now() + Duration::from_secs(30 * 365 * 24 * 3600);
@@ -101,7 +100,6 @@ impl Leadership {
     }
 
     /// The current standing.
-    #[must_use]
     pub fn standing(&self) -> Standing {
         self.0.borrow().clone()
     }
@@ -118,9 +116,6 @@ impl Leadership {
 const UNNOTICED: Duration = Duration::from_secs(20);
 
 /// Reports the check `leaderElection`: it fails when a leader neither renews nor ends.
-///
-/// # Errors
-/// None.
 pub async fn report(
     mut leadership: Leadership,
     check: Check,
@@ -172,16 +167,12 @@ pub enum Lost {
 }
 
 /// A unique identity: `<hostname>_<uuid>`, as upstream's.
-///
-/// # Errors
-/// When `/proc` cannot be read.
 pub fn identity() -> io::Result<String> {
     let read = |name: &str| fs::read_to_string(format!("/proc/sys/kernel/{name}"));
     Ok(format!("{}_{}", read("hostname")?.trim(), read("random/uuid")?.trim()))
 }
 
 /// What an [`Elector`] of this lease calls, without its event.
-#[must_use]
 pub fn permissions(namespace: &str, name: &str) -> Vec<Permission> {
     let here = || Scope::Namespace(namespace.to_owned());
     let leases = ("coordination.k8s.io", "leases");
@@ -215,7 +206,6 @@ enum Try {
 
 impl Elector {
     /// A candidate with the identity `me`; nothing is sent before [`Elector::run`].
-    #[must_use]
     pub fn new(client: Client, namespace: &str, name: &str, me: String, timing: Timing) -> Self {
         Self {
             leases: Api::namespaced(client, namespace),
@@ -245,15 +235,12 @@ impl Elector {
     }
 
     /// A view for tasks that work only while this process leads.
-    #[must_use]
     pub fn leadership(&self) -> Leadership {
         Leadership(self.standing.subscribe())
     }
 
-    /// Stands for election, then leads, until `shutdown`; then releases the lease.
-    ///
-    /// # Errors
-    /// When leadership is lost. What ran under it must end.
+    /// Stands for election, then leads, until `shutdown`; then releases the lease. When leadership is lost, what
+    /// ran under it must end.
     pub async fn run(mut self, shutdown: Shutdown) -> Result<(), Lost> {
         let lost = shutdown.unless(self.lead()).await;
         self.stand_by();

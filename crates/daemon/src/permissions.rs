@@ -25,7 +25,6 @@ pub enum Scope {
 
 impl Permission {
     /// These verbs on all objects of a resource, given as group and plural name.
-    #[must_use]
     pub fn new(scope: Scope, (group, resource): (&str, &str), verbs: &[&str]) -> Self {
         let rule = PolicyRule {
             api_groups: Some(vec![group.to_owned()]),

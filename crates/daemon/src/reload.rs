@@ -98,10 +98,7 @@ impl<T, E> Followed<T, E> {
         }
     }
 
-    /// The last good value.
-    ///
-    /// # Errors
-    /// When there has been none.
+    /// The last good value, if there has been one.
     pub fn usable(&self) -> Result<Arc<T>, Unusable>
     where
         E: fmt::Display,
@@ -144,9 +141,6 @@ pub fn files<T, E: fmt::Display>(
 
 impl<T, E: fmt::Display> Files<T, E> {
     /// Checks for changes until `shutdown`.
-    ///
-    /// # Errors
-    /// None: files that cannot be used are a [`State`].
     pub async fn follow(mut self, shutdown: Shutdown) -> Result<(), Infallible> {
         let mut checks = interval(CHECK_EVERY);
         checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -202,7 +196,6 @@ pub fn secret<T, E: fmt::Display>(
 }
 
 /// What [`NamedSecret::follow`] calls for this Secret.
-#[must_use]
 pub fn permissions(namespace: &str, name: &str) -> Vec<Permission> {
     let scope = Scope::Namespace(namespace.to_owned());
     vec![Permission::new(scope, ("", "secrets"), &["list", "watch"]).named(name)]
@@ -210,9 +203,6 @@ pub fn permissions(namespace: &str, name: &str) -> Vec<Permission> {
 
 impl<T, E: fmt::Display> NamedSecret<T, E> {
     /// Watches the Secret until `shutdown`; while the API server is unavailable it retries with back-off.
-    ///
-    /// # Errors
-    /// None: a Secret that cannot be used is a [`State`].
     pub async fn follow(mut self, shutdown: Shutdown) -> Result<(), Infallible> {
         let only = client::watch().fields(&format!("metadata.name={}", self.name));
         let events = watcher(self.secrets.clone(), only).backoff(client::backoff());

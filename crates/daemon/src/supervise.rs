@@ -42,7 +42,6 @@ impl Shutdown {
     }
 
     /// Whether the end is requested.
-    #[must_use]
     pub fn is_requested(&self) -> bool {
         self.0.is_cancelled()
     }
@@ -111,10 +110,7 @@ impl Tasks {
         Ended::Task { name, cause: result.err().unwrap_or_else(returned) }
     }
 
-    /// Requests the end of all tasks, waits up to `grace`, and aborts the rest. None is left when this returns.
-    ///
-    /// # Errors
-    /// [`Ended::Stuck`] with the tasks that had to be aborted.
+    /// Requests the end of all tasks, waits up to `grace`, and aborts the rest, which [`Ended::Stuck`] names.
     pub async fn stop(mut self, grace: Duration) -> Result<(), Ended> {
         stuck(self.stop_by(Instant::now() + grace).await, grace)
     }
@@ -163,11 +159,8 @@ pub struct Supervisor {
 }
 
 impl Supervisor {
-    /// Runs until SIGTERM, SIGINT or the early end of a task, then ends all tasks within `grace`.
-    ///
-    /// # Errors
-    /// [`Ended::Task`] when a task ended early, [`Ended::Stuck`] when some had to be aborted,
-    /// [`Ended::Impatient`] after a second signal. No task is left when this returns.
+    /// Runs until SIGTERM, SIGINT or the early end of a task, then ends all tasks within `grace`. No task is left
+    /// when this returns.
     pub async fn run(mut self, grace: Duration) -> Result<(), Ended> {
         let mut terminate = signal(SignalKind::terminate()).map_err(Ended::Signals)?;
         let mut interrupt = signal(SignalKind::interrupt()).map_err(Ended::Signals)?;

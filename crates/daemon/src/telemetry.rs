@@ -50,15 +50,11 @@ pub enum TelemetryError {
 
 impl Verbosity {
     /// The current value of `--v`.
-    #[must_use]
     pub fn get(&self) -> u8 {
         self.now.load(Ordering::Relaxed)
     }
 
     /// Sets it for all threads.
-    ///
-    /// # Errors
-    /// When the subscriber is gone.
     pub fn set(&self, verbosity: u8) -> Result<(), TelemetryError> {
         self.filter.reload(targets(verbosity)).map_err(TelemetryError::Gone)?;
         self.now.store(verbosity, Ordering::Relaxed);
@@ -67,9 +63,6 @@ impl Verbosity {
 }
 
 /// Writes the logs of this program to stderr from now on.
-///
-/// # Errors
-/// When logging was set up before.
 pub fn install(format: Format, verbosity: u8) -> Result<Verbosity, TelemetryError> {
     let (subscriber, handle) = subscriber(format, verbosity, io::stderr);
     tracing::subscriber::set_global_default(subscriber).map_err(TelemetryError::Twice)?;

@@ -38,7 +38,6 @@ pub struct Access {
 }
 
 /// What [`Access`] calls.
-#[must_use]
 pub fn permissions() -> Vec<Permission> {
     let create = |resource| Permission::new(Scope::Cluster, resource, &["create"]);
     vec![
@@ -56,9 +55,6 @@ pub(super) struct Refusal {
 
 impl Access {
     /// Uses the APIs that the flags name, or the one behind `client`.
-    ///
-    /// # Errors
-    /// When a kubeconfig cannot be used.
     pub async fn new(
         client: &Client,
         authentication: &Authentication,

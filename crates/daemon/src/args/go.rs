@@ -20,9 +20,6 @@ const UNITS: &[(&str, f64)] = &[
 ];
 
 /// Reads a duration such as `1h30m`, `1.5s` or `0`; a negative one is refused.
-///
-/// # Errors
-/// When it is written otherwise.
 pub fn duration(text: &str) -> Result<Duration, InvalidDuration> {
     let invalid = || InvalidDuration(text.to_owned());
     let mut rest = text.strip_prefix('+').unwrap_or(text);
@@ -56,17 +53,11 @@ fn exact(nanoseconds: f64) -> Duration {
 pub type OptionalPath = Option<PathBuf>;
 
 /// Reads a path; an empty text is `None`.
-///
-/// # Errors
-/// None.
 pub fn optional_path(text: &str) -> Result<OptionalPath, Infallible> {
     Ok(Some(PathBuf::from(text)).filter(|_| !text.is_empty()))
 }
 
 /// Reads a switch as Go does.
-///
-/// # Errors
-/// When it is neither true nor false.
 pub fn switch(text: &str) -> Result<bool, String> {
     match text {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),

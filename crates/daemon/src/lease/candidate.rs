@@ -35,9 +35,6 @@ pub(super) const JITTER: f64 = 1.2;
 
 impl Timing {
     /// Durations that were checked by the rules of client-go.
-    ///
-    /// # Errors
-    /// When they do not fit together.
     pub fn new(lease: Duration, renew: Duration, retry: Duration) -> Result<Self, InvalidTiming> {
         let problem = if retry.is_zero() || lease < Duration::from_secs(1) {
             "the retry period must be longer than 0, and the lease duration at least 1 s".to_owned()
