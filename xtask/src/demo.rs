@@ -15,6 +15,7 @@ use lab::{
 };
 
 use crate::{
+    deploy::IMAGE,
     image::{self, Profile},
     interrupt::interruptible,
     lab_commands,
@@ -43,17 +44,10 @@ pub(crate) fn run(command: &Demo) -> Result<()> {
     chapter("Getting the parts: real Kubernetes components, built once and kept");
     lab_commands::build(components::FIRST_NODE)?;
     preflight::check()?;
-    chapter("Building the drivers: one program, one image, no container engine");
-    let built = image::make(Profile::Development)?;
-    print_line(&format!(
-        "image:   {} (a development build; `make image` makes the optimised one)\ndigest:  {}",
-        ccm::manifests::IMAGE,
-        built.digest
-    ));
-    interruptible(show(&built, command.keep))
+    interruptible(show(command.keep))
 }
 
-async fn show(built: &image::Built, keep: bool) -> Result<()> {
+async fn show(keep: bool) -> Result<()> {
     chapter(
         "Starting a control plane, two nodes and the vCenter they run on, while the rest is built",
     );
@@ -65,6 +59,7 @@ async fn show(built: &image::Built, keep: bool) -> Result<()> {
     let builds: usize = LATER.iter().map(|group| components::steps(group)).sum();
     let progress = Arc::new(Progress::shown(spec.steps() + builds));
     let building = Background::build(LATER, &progress);
+    let drivers = tokio::task::spawn_blocking(|| image::make(Profile::Development));
     let world = World::claim()?;
     let lab = Lab::start_while_building(world, &spec, &building, &progress).await?;
     until("the demo's clients are built", BUILT_WITHIN, || async {
@@ -72,6 +67,12 @@ async fn show(built: &image::Built, keep: bool) -> Result<()> {
         Ok(if built { Wait::Done(()) } else { Wait::NotYet("being built".to_owned()) })
     })
     .await?;
+    chapter("Building the drivers: one program, one image, no container engine");
+    let built = drivers.await??;
+    print_line(&format!(
+        "image:   {IMAGE} (a development build; `make image` makes the optimised one)\ndigest:  {}",
+        built.digest
+    ));
     manager::show(&lab, &built.archive).await?;
     volume::show(&lab).await?;
     if keep {

@@ -17,14 +17,13 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use ccm::manifests::IMAGE;
 use lab::{
     Image,
     image::{Runtime, debian_architecture},
 };
 use serde_json::Value;
 
-use crate::output::print_line;
+use crate::{deploy::IMAGE, output::print_line};
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 const PROGRAM: &str = "vsphere-drivers";

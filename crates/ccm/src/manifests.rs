@@ -5,6 +5,8 @@
 //!
 //! Deliberately absent: a Service. The kubelet and the collector of metrics find the pods without one.
 
+#[cfg(test)]
+mod files;
 mod permissions;
 mod pod;
 

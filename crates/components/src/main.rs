@@ -2,9 +2,9 @@
 //! progress, and then becomes `cargo xtask COMMAND`. `setup components [NAME…]` builds programs and nothing else.
 //!
 //! ```text
-//!   Debian packages ─────────────┐
+//!   Debian packages ──────────────┐
 //!   Go: the first node's programs ├─► cargo xtask demo, which builds the rest while the cluster starts
-//!   cargo: xtask and the drivers ─┘
+//!   cargo: xtask ─────────────────┘
 //! ```
 
 use std::{
@@ -38,7 +38,7 @@ fn setup(arguments: &[String]) -> Result<()> {
             if !rustix::process::getuid().is_root() {
                 bail!("the demo starts nodes, which need root; run `make demo` as root");
             }
-            prepare(components::FIRST_NODE, &["xtask", "vsphere-drivers"])?;
+            prepare(components::FIRST_NODE, &["xtask"])?;
         }
         Some("components") => {
             let mut names: Vec<&str> = arguments.iter().skip(1).map(String::as_str).collect();

@@ -352,7 +352,8 @@ impl Module {
             command.env("GOGC", "400");
         }
         if verb != "list" {
-            command.arg("-trimpath").arg("-ldflags").arg(format!(
+            // Debug information would be written and then dropped by the linker (-w).
+            command.args(["-trimpath", "-gcflags=all=-dwarf=false", "-ldflags"]).arg(format!(
                 "-s -w -X {variable}.gitVersion={version} -X {variable}.gitMajor={major} -X {variable}.gitMinor={minor}"
             ));
         }

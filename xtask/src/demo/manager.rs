@@ -1,14 +1,12 @@
 //! The chapters of the cloud controller manager: it initialises nodes from vCenter, and keeps them up to date.
 
 use std::{
-    collections::BTreeMap,
     fs,
     path::Path,
     time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result};
-use ccm::manifests::{self, NAMESPACE, Parameters};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::{
     Api,
@@ -26,7 +24,10 @@ use super::{
     BOUND, chapter,
     node_facts::{SHUTDOWN, UNINITIALIZED, address, facts, has_taint, taints},
 };
-use crate::output::print_line;
+use crate::{
+    deploy::{self, NAMESPACE},
+    output::print_line,
+};
 
 /// The account that the simulator has for cloud controller managers: it may read, and nothing else.
 const LOGIN: (&str, &str) = ("cpi@vsphere.local", "Lab-cpi-1!");
@@ -130,8 +131,12 @@ fn objects(vcenter: &VCenter) -> Result<Vec<Value>> {
          labels:\n  region: k8s-region\n  zone: k8s-zone\n\
          nodes:\n  internalNetworkSubnetCidr: 10.99.0.0/24\n  externalNetworkSubnetCidr: {PUBLIC}\n"
     );
-    let authority = fs::read_to_string(vcenter.authority())?;
-    let files = BTreeMap::from([("ca.crt".to_owned(), authority)]);
+    let configuration = json!({
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "vsphere-cloud-config", "namespace": NAMESPACE},
+        "data": {"vsphere.conf": config, "ca.crt": fs::read_to_string(vcenter.authority())?},
+    });
     let (user, password) = LOGIN;
     let secret = json!({
         "apiVersion": "v1",
@@ -139,8 +144,8 @@ fn objects(vcenter: &VCenter) -> Result<Vec<Value>> {
         "metadata": {"name": "vsphere-cloud-secret", "namespace": NAMESPACE},
         "stringData": {format!("{server}.username"): user, format!("{server}.password"): password},
     });
-    let mut objects = vec![serde_json::to_value(manifests::configuration(&config, files))?, secret];
-    objects.extend(manifests::manifests(&Parameters::default()).values()?);
+    let mut objects = vec![configuration, secret];
+    objects.extend(deploy::cloud_controller_manager()?);
     Ok(objects)
 }
 

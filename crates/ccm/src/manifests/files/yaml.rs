@@ -1,15 +1,14 @@
 //! JSON values as YAML for people: the names that are looked for first come first.
 
-use anyhow::Result;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
 /// The value as one document. Keys come in the order of Kubernetes' conventions, then by the alphabet.
-pub(super) fn document(value: &Value) -> Result<String> {
+pub(super) fn document(value: &Value) -> String {
     // Long values, such as image names, stay on their line.
     let options =
         serde_saphyr::ser_options! { compact_list_indent: false, folded_wrap_chars: 1000 };
-    Ok(serde_saphyr::to_string_with_options(&Ordered(value), options)?)
+    serde_saphyr::to_string_with_options(&Ordered(value), options).unwrap()
 }
 
 struct Ordered<'a>(&'a Value);
@@ -35,7 +34,6 @@ fn rank(name: &str) -> usize {
     FIRST.iter().position(|first| *first == name).unwrap_or(FIRST.len())
 }
 
-#[cfg(test)]
 mod tests {
     use serde_json::json;
 
@@ -51,7 +49,7 @@ mod tests {
             "text": "one\n  two\n\nthree\n", "no end": "one\ntwo", "odd": "ä\u{7}\u{2028}\n", "lead": " x\ny\n",
             "quoted \"key\"": "a\tb", "node.kubernetes.io/not-ready": "100m", "at": "a@b", "null": "null", "1e3": "1e3",
         });
-        let text = document(&value).unwrap();
+        let text = document(&value);
         let read: Value =
             serde_saphyr::from_str(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
         assert_eq!(read, value, "{text}");
@@ -62,6 +60,6 @@ mod tests {
         let value = json!({"spec": {"args": ["--v=2"], "env": [{"value": "1", "name": "A"}]}, "kind": "Pod"});
         let expected =
             "kind: Pod\nspec:\n  args:\n    - --v=2\n  env:\n    - name: A\n      value: \"1\"\n";
-        assert_eq!(document(&value).unwrap(), expected);
+        assert_eq!(document(&value), expected);
     }
 }
