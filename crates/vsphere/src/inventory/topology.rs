@@ -11,6 +11,7 @@ use crate::{
     inventory::Inventory,
     object,
     reference::{IsA, Kind, Ref},
+    soap::Service,
     types::{
         AnySelectionSpec, Folder as FolderKind, HostSystem, ManagedEntity, ObjectSpec,
         SelectionSpec, TraversalSpec, VirtualApp, VirtualMachine,
@@ -112,7 +113,7 @@ impl Inventory<'_> {
                 select_set: vec![SelectionSpec { name: Some("up".to_owned()) }.into()],
             })],
         };
-        let steps: Vec<Step> = self.connection.select(from.iter().map(object).collect()).await?;
+        let steps: Vec<Step> = self.connection.select(Service::Vim, from.iter().map(object).collect()).await?;
         let steps = steps.into_iter().map(|step| (step.reference.clone(), step)).collect();
         Ok(Way { root, steps })
     }
