@@ -29,6 +29,9 @@ use crate::{
 /// How long vCenter may keep a poll open: below the idle limits of common proxies, and short enough that one
 /// whose answer got lost is not waited for long.
 const LONGEST_POLL: Duration = Duration::from_secs(20);
+/// How much more time than any other call the first answer to a filter has: vCenter reads all that the filter selects
+/// before it sends the first page, and in a very large inventory that takes longer than a call may.
+const FIRST_ANSWER: Duration = Duration::from_secs(300);
 /// Changes of one answer.
 const PAGE: i32 = 250;
 
@@ -237,7 +240,7 @@ impl<C> Collector<C> {
     /// The next answer: waits for a change once everything has been reported. An answer without changes after
     /// a while means that nothing changed. After an error the collector is of no use any more.
     pub async fn next(&mut self) -> Result<Page<C>, Error> {
-        let answer = self.poll().await;
+        let answer = self.poll(FIRST_ANSWER).await;
         let metrics = self.connection.wire().metrics();
         match &answer {
             Ok(_) => metrics.watch_answered(),
@@ -246,10 +249,11 @@ impl<C> Collector<C> {
         self.connection.noted(&self.session, answer).await
     }
 
-    /// The same without a record of it in metrics or session.
-    pub(crate) async fn poll(&mut self) -> Result<Page<C>, Error> {
+    /// The same without a record of it in metrics or session; `first` is the additional time of a first answer.
+    pub(crate) async fn poll(&mut self, first: Duration) -> Result<Page<C>, Error> {
         let (wait, patience) = match self.due {
-            Due::Selection | Due::Rest => (Duration::ZERO, Duration::ZERO),
+            Due::Selection => (Duration::ZERO, first),
+            Due::Rest => (Duration::ZERO, Duration::ZERO),
             Due::Change => (LONGEST_POLL, LONGEST_POLL),
         };
         let options = WaitOptions {

@@ -366,7 +366,7 @@ fn next_poll(
 ) -> BoxFuture<'static, Result<Polled, Error>> {
     if let Some(mut collector) = view.and_then(|view| view.collector.take()) {
         return Box::pin(async move {
-            let page = collector.poll().await?;
+            let page = collector.poll(Duration::ZERO).await?;
             Ok((Some(collector), page.changes.into_iter().flatten().collect()))
         });
     }

@@ -9,7 +9,7 @@ use lab::{
 use tokio::time::timeout;
 use vsphere::{
     collector::{Change, Collector, is_lost},
-    connection::Connection,
+    connection::{Connection, Settings},
     error::{Error, Remedy},
     object,
     reference::Ref,
@@ -17,7 +17,7 @@ use vsphere::{
 };
 
 use crate::site::{
-    LIMIT, NOBODY, administrator, calls, connect, generated, sessions, vcenter, wait_for,
+    LIMIT, NOBODY, administrator, calls, connect, generated, sessions, settings, vcenter, wait_for,
     watched,
 };
 
@@ -204,6 +204,18 @@ async fn a_large_inventory_comes_in_pages_and_completely() {
     vcenter.control().expire_sessions().await.unwrap();
     known.until(|known| known.complete == 2).await;
     assert_eq!(known.vms.len(), 703);
+}
+
+#[tokio::test]
+async fn a_first_answer_that_takes_longer_than_a_call_may_is_waited_for() {
+    let vcenter = vcenter().await;
+    let timeout = Duration::from_secs(3);
+    let settings = Settings { timeout, ..settings(&vcenter, ADMINISTRATOR) };
+    let connection = Connection::new(&settings).unwrap();
+    let mut collector = watched::<Vm>(&connection).await.unwrap();
+    vcenter.control().delay("WaitForUpdatesEx", 6000, 0).await.unwrap();
+    let page = collector.next().await.unwrap();
+    assert_eq!((page.changes.len(), page.complete), (3, true));
 }
 
 #[tokio::test]
