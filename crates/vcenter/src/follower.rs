@@ -422,7 +422,7 @@ impl Follower {
             self.publish_tags(Tags { tried: true, ..Tags::default() });
             return;
         }
-        let cache = TagCache::new(connection, self.categories.iter().cloned());
+        let mut cache = TagCache::new(connection, self.categories.iter().cloned());
         loop {
             let read = cache.refresh().await;
             let next = if read.is_ok() { TAGS_EVERY } else { PAUSE.1 };

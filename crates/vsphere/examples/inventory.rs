@@ -216,7 +216,7 @@ struct Zones {
 
 impl Zones {
     async fn read(connection: &Connection, category: &str) -> Result<Self> {
-        let tags = TagCache::new(connection, [category]).get().await?;
+        let tags = TagCache::new(connection, [category]).refresh().await?;
         if !tags.missing().is_empty() {
             writeln!(
                 io::stderr(),
