@@ -19,6 +19,7 @@ use tokio::{
 };
 use tracing::{info, warn};
 use vsphere::{
+    collector,
     connection::{Connection, Settings},
     error::{Cause, Error, Remedy},
     proxy::Proxy,
@@ -26,7 +27,6 @@ use vsphere::{
     session::LoginBudget,
     tags::TagCache,
     types::VirtualMachine,
-    watch,
 };
 
 use crate::{
@@ -235,7 +235,7 @@ impl Follower {
                 // An object may be hidden just before a request that names it.
                 Remedy::NoPermission { .. } => (Blame::Permissions, 1),
                 // A session that ended may be noticed by the poll and by the start after it.
-                _ if watch::is_lost(&error) => (Blame::Server, 2),
+                _ if collector::is_lost(&error) => (Blame::Server, 2),
                 // Connections break; that is reported only when a fresh start fails too.
                 _ => (Blame::Server, 1),
             };
@@ -279,7 +279,7 @@ impl Follower {
                             let mut modify = pin!(attached.guests.modify(more, less));
                             loop {
                                 tokio::select! {
-                                    modified = &mut modify => break modified?,
+                                    modified = &mut modify => break drop(modified?),
                                     early = &mut next, if page.is_none() => page = Some(early),
                                 }
                             }
@@ -422,7 +422,7 @@ impl Follower {
             self.publish_tags(Tags { tried: true, ..Tags::default() });
             return;
         }
-        let cache = TagCache::new(connection, self.categories.iter().cloned());
+        let mut cache = TagCache::new(connection, self.categories.iter().cloned());
         loop {
             let read = cache.refresh().await;
             let next = if read.is_ok() { TAGS_EVERY } else { PAUSE.1 };
@@ -458,7 +458,7 @@ struct Batch {
     /// Whether an object entered or left.
     population: bool,
     vms: BTreeSet<Ref<VirtualMachine>>,
-    reports: Vec<watch::Change<Report>>,
+    reports: Vec<collector::Change<Report>>,
 }
 
 impl Batch {
@@ -467,7 +467,7 @@ impl Batch {
             match change {
                 Update::Guest(change) => self.reports.push(change),
                 Update::Inventory(change) => {
-                    self.population |= !matches!(change, watch::Change::Changed(_));
+                    self.population |= !matches!(change, collector::Change::Changed(_));
                     match inventory.apply(change) {
                         Some(vm) => drop(self.vms.insert(vm)),
                         None => self.entities = true,

@@ -15,7 +15,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use rpds::HashTrieMapSync;
 use tokio::time::Instant;
 use vsphere::{
-    collector::{Collector, List, Page, View},
+    collector::{Change, Collector, List, Page, View},
     connection::Connection,
     error::{Error, Remedy},
     inventory::Vm,
@@ -23,7 +23,6 @@ use vsphere::{
     property::{Object, Wanted},
     reference::{IsA, Ref},
     types::{Folder, ManagedEntity, ManagedObject, VirtualMachine},
-    watch::Change,
 };
 
 use crate::guest::Report;
@@ -120,7 +119,6 @@ impl Inventory {
                 };
                 vm
             }
-            Change::Synced => None,
         }
     }
 
@@ -322,11 +320,11 @@ fn wanted(kinds: &[&'static str]) -> Vec<Wanted> {
 #[cfg(test)]
 mod tests {
     use vsphere::{
+        collector::Change,
         inventory::Vm,
         property::Object,
         reference::Ref,
         types::{ManagedEntity, ManagedObject, VirtualMachine},
-        watch::Change,
     };
 
     use super::{CONTENT, Entity, Inventory, Seen, TREE, wanted};

@@ -7,11 +7,11 @@ use jiff::Timestamp;
 use rpds::HashTrieMapSync;
 use tokio::time::Instant;
 use vsphere::{
+    collector::Change,
     connection::Connection,
     inventory::Vm,
     reference::Ref,
     types::{Folder, ManagedEntity, VirtualMachine},
-    watch::Change,
 };
 
 use crate::{
@@ -277,7 +277,6 @@ impl Snapshot {
                 self.guests.remove_mut(&vm);
                 vm
             }
-            Change::Synced => Ref::default(),
         }
     }
 
@@ -296,10 +295,10 @@ mod tests {
     use cloud_config::{CredentialSource, Inline, VCenter};
     use jiff::{SignedDuration, Timestamp};
     use vsphere::{
+        collector::Change,
         reference::Ref,
         tls::Trust,
         types::{GuestNicInfo, ManagedObject},
-        watch::Change,
     };
 
     use super::{Blame, Health, Snapshot};

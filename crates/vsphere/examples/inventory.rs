@@ -7,17 +7,19 @@
 
 use std::{
     collections::{BTreeSet, HashMap},
+    convert::Infallible,
     env,
     io::{self, Write},
     path::PathBuf,
     process::ExitCode,
     sync::Arc,
+    time::Duration,
 };
 
 use anyhow::{Context, Result, anyhow};
 use clap::Parser;
-use futures::StreamExt;
 use vsphere::{
+    collector::Change,
     connection::{Connection, Settings},
     endpoint::Endpoint,
     error::{Error, Remedy},
@@ -28,8 +30,10 @@ use vsphere::{
     tags::{TagCache, TagMap},
     tls::{Roots, Thumbprint, Trust},
     types::ManagedObject,
-    watch::Change,
 };
+
+/// How soon a watch that failed is started again.
+const RETRY: Duration = Duration::from_secs(3);
 
 /// Prints the virtual machines of a vCenter.
 #[derive(Debug, Parser)]
@@ -130,50 +134,59 @@ async fn print(connection: &Connection, arguments: &Arguments) -> Result<()> {
 
 /// Prints the table, and then each machine that changes, for ever.
 async fn follow(connection: &Connection, zones: &Zones) -> Result<()> {
-    let (mut vms, mut synced) = (HashMap::<Ref<ManagedObject>, Vm>::new(), false);
-    let mut watch = connection.watch::<Vm>();
-    while let Some(change) = watch.next().await {
-        let changed = match change {
-            Ok(Change::Entered(vm)) => {
-                let reference = vm.reference.upcast();
-                vms.insert(reference.clone(), vm);
-                Some(reference)
-            }
-            Ok(Change::Changed(delta)) => {
-                let reference = delta.reference();
-                if let Some(vm) = vms.get_mut(&reference) {
-                    delta.apply(vm);
-                }
-                Some(reference)
-            }
-            Ok(Change::Left(gone)) => {
-                if let Some(vm) = vms.remove(&gone) {
-                    writeln!(io::stdout(), "{} is gone", vm.name)?;
-                }
-                None
-            }
-            Ok(Change::Synced) if !synced => {
-                synced = true;
-                let all: Vec<_> = vms.values().cloned().collect();
-                check(connection, &all).await?;
-                table(connection, zones, all).await?;
-                None
-            }
-            Ok(Change::Synced) => None,
+    let mut worked = false;
+    loop {
+        let Err(error) = watch(connection, zones, &mut worked).await;
+        match error.downcast_ref::<Error>() {
             // Once it worked it is worth waiting until it works again.
-            Err(error) if synced => {
-                writeln!(io::stderr(), "warning: {error}")?;
-                None
-            }
-            Err(error) => return Err(error.into()),
-        };
-        if let Some(vm) = changed.filter(|_| synced).and_then(|changed| vms.get(&changed)) {
-            for row in rows(connection, zones, std::slice::from_ref(vm)).await? {
-                writeln!(io::stdout(), "{}", row.join("  "))?;
+            Some(_) if worked => writeln!(io::stderr(), "warning: {error}")?,
+            _ => return Err(error),
+        }
+        tokio::time::sleep(RETRY).await;
+    }
+}
+
+/// The same until vCenter fails or loses the session.
+async fn watch(connection: &Connection, zones: &Zones, worked: &mut bool) -> Result<Infallible> {
+    let mut collector = connection.collector().await?;
+    let root = connection.inventory().root().await?;
+    let view = collector.below(&root, &["VirtualMachine"]).await?;
+    collector.filter::<Vm>(&[view], None, |change| change).await?;
+    let (mut vms, mut shown) = (HashMap::<Ref<ManagedObject>, Vm>::new(), false);
+    loop {
+        let page = collector.next().await?;
+        let mut changed = BTreeSet::new();
+        for change in page.changes {
+            match change {
+                Change::Entered(vm) => {
+                    changed.insert(vm.reference.upcast());
+                    vms.insert(vm.reference.upcast(), vm);
+                }
+                Change::Changed(delta) => {
+                    changed.insert(delta.reference());
+                    if let Some(vm) = vms.get_mut(&delta.reference()) {
+                        delta.apply(vm);
+                    }
+                }
+                Change::Left(gone) => {
+                    if let Some(vm) = vms.remove(&gone) {
+                        writeln!(io::stdout(), "{} is gone", vm.name)?;
+                    }
+                }
             }
         }
+        if shown {
+            let changed: Vec<_> = changed.iter().filter_map(|vm| vms.get(vm)).cloned().collect();
+            for row in rows(connection, zones, &changed).await? {
+                writeln!(io::stdout(), "{}", row.join("  "))?;
+            }
+        } else if page.complete {
+            let all: Vec<_> = vms.values().cloned().collect();
+            check(connection, &all).await?;
+            table(connection, zones, all).await?;
+            (shown, *worked) = (true, true);
+        }
     }
-    Ok(())
 }
 
 /// An empty list may mean that the user sees nothing.
@@ -203,7 +216,7 @@ struct Zones {
 
 impl Zones {
     async fn read(connection: &Connection, category: &str) -> Result<Self> {
-        let tags = TagCache::new(connection, [category]).get().await?;
+        let tags = TagCache::new(connection, [category]).refresh().await?;
         if !tags.missing().is_empty() {
             writeln!(
                 io::stderr(),

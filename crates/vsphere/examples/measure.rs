@@ -5,20 +5,20 @@
 //! its memory and CPU time before.
 
 use std::{
+    convert::Infallible,
     io::{self, Read, Write},
     time::Instant,
 };
 
 use anyhow::{Context, Result, bail};
-use futures::StreamExt;
 use vsphere::{
+    collector::Change,
     connection::{Connection, Settings},
     object,
     session::Credentials,
     soap::Service,
     tls::{Roots, Trust},
     types::{GuestNicInfo, HostSystem, PowerOffVm, VirtualMachine},
-    watch::Change,
 };
 
 object! {
@@ -54,7 +54,7 @@ async fn run() -> Result<()> {
     let connection = Connection::new(&settings)?;
     match mode.as_str() {
         "read" => read(&connection, rest.first().map_or(Ok(1), |repeat| repeat.parse())?).await?,
-        "watch" => return watch(&connection).await,
+        "watch" => match watch(&connection).await? {},
         "tasks" => tasks(&connection).await?,
         other => bail!("{other} is none of read, watch, tasks"),
     }
@@ -82,23 +82,31 @@ async fn read(connection: &Connection, repeat: usize) -> Result<()> {
 }
 
 /// Says when everything is known, then the name of each VM that changed, until it is ended.
-async fn watch(connection: &Connection) -> Result<()> {
+async fn watch(connection: &Connection) -> Result<Infallible> {
     let mut known = std::collections::HashMap::new();
-    let mut watch = connection.watch::<Vm>();
-    while let Some(change) = watch.next().await {
-        match change? {
-            Change::Entered(vm) => drop(known.insert(vm.reference.upcast(), vm)),
-            Change::Changed(delta) => {
-                if let Some(vm) = known.get_mut(&delta.reference()) {
-                    delta.apply(vm);
-                    say(&serde_json::json!({"changed": vm.name, "power": vm.power}).to_string())?;
+    let mut collector = connection.collector().await?;
+    let root = connection.inventory().root().await?;
+    let view = collector.below(&root, &["VirtualMachine"]).await?;
+    collector.filter::<Vm>(&[view], None, |change| change).await?;
+    loop {
+        let page = collector.next().await?;
+        for change in page.changes {
+            match change {
+                Change::Entered(vm) => drop(known.insert(vm.reference.upcast(), vm)),
+                Change::Changed(delta) => {
+                    if let Some(vm) = known.get_mut(&delta.reference()) {
+                        delta.apply(vm);
+                        let line = serde_json::json!({"changed": vm.name, "power": vm.power});
+                        say(&line.to_string())?;
+                    }
                 }
+                Change::Left(reference) => drop(known.remove(&reference)),
             }
-            Change::Left(reference) => drop(known.remove(&reference)),
-            Change::Synced => say(&serde_json::json!({"vms": known.len()}).to_string())?,
+        }
+        if page.complete {
+            say(&serde_json::json!({"vms": known.len()}).to_string())?;
         }
     }
-    Ok(())
 }
 
 /// Starts a task for each of the first thousand VMs, then waits for all of them at once.

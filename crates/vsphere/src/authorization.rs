@@ -1,20 +1,15 @@
 //! Who may do what: roles, permissions, and what they come to for a user on an object.
 //!
 //! A role is a named set of privileges; a permission gives a user or a group a role on an entity and, if it
-//! propagates, below it. The server knows what that comes to ([`Authorization::privileges`]); for plans and
-//! for users that do not exist yet there is [`Grants`], which works it out by the same rules.
+//! propagates, below it. What that comes to only the server knows ([`Authorization::privileges`]).
 //!
 //! Deliberately absent: global permissions, which are above the inventory and not in this API.
 
-mod effective;
 mod principal;
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 
-pub use self::{
-    effective::{Ancestry, Grants, Identity},
-    principal::Principal,
-};
+pub use self::principal::Principal;
 use crate::{
     connection::Connection,
     error::{Cause, Error},
@@ -23,9 +18,8 @@ use crate::{
     types::{
         AddAuthorizationRole, AuthorizationManager, AuthorizationRole, EntityPrivilege,
         FetchUserPrivilegeOnEntities, HasPrivilegeOnEntities, HasUserPrivilegeOnEntities,
-        ManagedEntity, Permission, RemoveAuthorizationRole, RemoveEntityPermission, ResourcePool,
-        RetrieveAllPermissions, RetrieveEntityPermissions, SetEntityPermissions,
-        UpdateAuthorizationRole, VirtualMachine,
+        ManagedEntity, Permission, RemoveAuthorizationRole, RemoveEntityPermission,
+        RetrieveEntityPermissions, SetEntityPermissions, UpdateAuthorizationRole,
     },
     xml::Method,
 };
@@ -36,18 +30,6 @@ const MOST: usize = 500;
 object! {
     struct RoleList: AuthorizationManager {
         roles: Vec<AuthorizationRole> = "roleList",
-    }
-}
-
-object! {
-    struct Child: ManagedEntity {
-        parent: Option<Ref<ManagedEntity>> = "parent",
-    }
-}
-
-object! {
-    struct Machine: VirtualMachine {
-        pool: Option<Ref<ResourcePool>> = "resourcePool",
     }
 }
 
@@ -67,10 +49,8 @@ impl Connection {
 impl Authorization<'_> {
     /// All roles with their privileges.
     pub async fn roles(self) -> Result<Vec<AuthorizationRole>, Error> {
-        let Some(mut found) = self.connection.read_one::<RoleList, _>(&self.at().await?).await?
-        else {
-            return Ok(Vec::new());
-        };
+        let found: Option<RoleList> = self.connection.read_one(&self.at().await?).await?;
+        let mut found = found.unwrap_or_default();
         match found.unreadable.pop() {
             Some(hidden) => {
                 let cause = Cause::Fault(Box::new(hidden.fault));
@@ -97,20 +77,14 @@ impl Authorization<'_> {
         self.call(&RemoveAuthorizationRole { role_id: id, fail_if_used }).await
     }
 
-    /// The permissions that were given on an entity itself.
+    /// The permissions that were given on an entity itself, or those that count there: with those from above, each
+    /// of which names where it was given.
     pub async fn permissions<K: IsA<ManagedEntity>>(
         self,
         entity: &Ref<K>,
+        inherited: bool,
     ) -> Result<Vec<Permission>, Error> {
-        self.call(&RetrieveEntityPermissions { entity: entity.upcast(), inherited: false }).await
-    }
-
-    /// The permissions that count on an entity, with those from above; each names where it was given.
-    pub async fn inherited_permissions<K: IsA<ManagedEntity>>(
-        self,
-        entity: &Ref<K>,
-    ) -> Result<Vec<Permission>, Error> {
-        self.call(&RetrieveEntityPermissions { entity: entity.upcast(), inherited: true }).await
+        self.call(&RetrieveEntityPermissions { entity: entity.upcast(), inherited }).await
     }
 
     /// Gives one principal a role on an entity, in the place of the one it has there. Others keep theirs.
@@ -216,38 +190,6 @@ impl Authorization<'_> {
             all.extend(self.call(&question).await?.into_iter().filter_map(missing));
         }
         Ok(all)
-    }
-
-    /// All roles and permissions that the user of this connection may see, to work with.
-    pub async fn grants(self) -> Result<Grants, Error> {
-        let permissions = self.call(&RetrieveAllPermissions {}).await?;
-        Ok(Grants::new(&self.roles().await?, permissions))
-    }
-
-    /// The parents of these entities and of their parents, up to the root folder: a request for each level.
-    pub async fn ancestry<K: IsA<ManagedEntity>>(
-        self,
-        entities: &[Ref<K>],
-    ) -> Result<Ancestry, Error> {
-        let mut level: HashSet<Ref<ManagedEntity>> = entities.iter().map(Ref::upcast).collect();
-        let machines: Vec<_> = level.iter().filter_map(Ref::cast::<VirtualMachine>).collect();
-        let mut ancestry = Ancestry::new();
-        for machine in self.connection.read::<Machine, _>(&machines).await? {
-            let parents = ancestry.entry(machine.reference.upcast()).or_default();
-            parents.extend(machine.pool.map(|pool| pool.upcast()));
-        }
-        let mut known = HashSet::new();
-        level.extend(ancestry.values().flatten().cloned().collect::<Vec<_>>());
-        while !level.is_empty() {
-            let unread: Vec<_> =
-                level.drain().filter(|entity| known.insert(entity.clone())).collect();
-            for child in self.connection.read::<Child, _>(&unread).await? {
-                let Some(parent) = child.parent else { continue };
-                ancestry.entry(child.reference).or_default().push(parent.clone());
-                level.insert(parent);
-            }
-        }
-        Ok(ancestry)
     }
 
     async fn at(self) -> Result<Ref<AuthorizationManager>, Error> {

@@ -29,7 +29,7 @@
 //! - What a server is too old for is refused here and never sent in part: a volume from a snapshot would
 //!   otherwise be an empty one. Fields that only describe, such as a cluster's flavour, are left out.
 //!
-//! Deliberately absent: `CnsRegisterVolume`, which no vCenter has; see [`Volumes::register`].
+//! Deliberately absent: `CnsRegisterVolume`, which no vCenter has; see [`Volumes::create`].
 
 mod create;
 mod outcome;
@@ -39,9 +39,7 @@ mod snapshots;
 use std::{marker::PhantomData, time::Duration};
 
 pub use create::{Content, NewVolume};
-pub use outcome::{
-    Attached, Created, DeletedSnapshot, Detached, Outcome, Registered, Synced, TakenSnapshot,
-};
+pub use outcome::{Attached, Created, DeletedSnapshot, Detached, Outcome, Synced, TakenSnapshot};
 pub use query::{ALL, Pages, Select};
 pub use snapshots::SnapshotPages;
 
@@ -204,18 +202,9 @@ impl<T: Outcome> Batch<T> {
 }
 
 impl Volumes<'_> {
-    /// Creates a volume.
+    /// Creates a volume, or registers a disk that exists as one ([`Content::Disk`], [`Content::File`]). A disk that
+    /// is a volume already is not an error.
     pub async fn create(&self, volume: &NewVolume) -> Result<Started<Created>, Error> {
-        self.start_create(volume).await
-    }
-
-    /// Registers a disk that exists as a volume: [`Content::Disk`] or [`Content::File`]. A disk that is a
-    /// volume already is not an error.
-    pub async fn register(&self, volume: &NewVolume) -> Result<Started<Registered>, Error> {
-        self.start_create(volume).await
-    }
-
-    async fn start_create<T>(&self, volume: &NewVolume) -> Result<Started<T>, Error> {
         self.require(CnsCreateVolume::NAME, volume.needs()).await?;
         let create = CnsCreateVolume { create_specs: vec![volume.spec()] };
         Ok(Started { batch: self.start(&create, Vec::new()).await? })
@@ -379,22 +368,7 @@ fn profile(policy: Option<&String>) -> Vec<AnyVirtualMachineProfileSpec> {
 
 /// Whether a spec has more than a volume and a VM.
 fn asks_for_place(spec: &CnsVolumeAttachDetachSpec) -> bool {
-    let CnsVolumeAttachDetachSpec {
-        volume_id: _,
-        vm: _,
-        disk_mode,
-        sharing,
-        controller_key,
-        unit_number,
-        backing_type_name,
-        volume_encrypted,
-    } = spec;
-    disk_mode.is_some()
-        || sharing.is_some()
-        || controller_key.is_some()
-        || unit_number.is_some()
-        || backing_type_name.is_some()
-        || volume_encrypted.is_some()
+    *spec != CnsVolumeAttachDetachSpec::new(&spec.volume_id, &spec.vm)
 }
 
 /// A server that does not know the mark would keep the cluster that is to be removed.

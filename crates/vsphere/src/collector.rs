@@ -1,8 +1,12 @@
-//! A property collector with several filters and one long poll.
+//! Following properties: vCenter reports what changed, nothing is polled for.
 //!
-//! [`Watch`](crate::watch::Watch) is the simple way to follow objects: one filter over the whole inventory, and it
-//! reattaches by itself. A [`Collector`] is for those who choose what each filter selects, change that while it
-//! runs, and start again themselves after an error. Everything it created in vCenter ends when it is dropped.
+//! A [`Collector`] begins with every object that its filters select ([`Change::Entered`]) and goes on with what
+//! changes. What the filters select may change while it runs. It belongs to a session: when that is lost, vCenter
+//! restarts or the network breaks, [`Collector::next`] fails, and the caller starts again with a new collector,
+//! where all objects enter again with their current state. So nothing is missed; only intermediate states may be
+//! skipped.
+//!
+//! A collector keeps no objects. Everything it created in vCenter ends when it is dropped.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,24 +15,69 @@ use crate::{
     error::Error,
     held::Held,
     login::Established,
-    property::{Object, Wanted, read_missing, read_property, through_views},
+    property::{Object, Reported, Wanted, read_object, through_views},
     reference::{IsA, Ref},
-    soap::Service,
     types::{
         self, CreateContainerView, CreateFilter, CreateListView, CreatePropertyCollector,
         DestroyPropertyCollector, DestroyView, ListView, ManagedEntity, ManagedObject,
-        ModifyListView, PropertyCollector, PropertyFilter, PropertyFilterSpec, ViewManager,
-        WaitForUpdatesEx, WaitOptions,
+        ModifyListView, PropertyCollector, PropertyFilter, ViewManager, WaitForUpdatesEx,
+        WaitOptions,
     },
-    watch::{Change, Delta},
-    xml::{Element, Field, FromXml, Malformed, Reader},
+    xml::{Element, Field, FromXml, Malformed, Method, Reader},
 };
 
 /// How long vCenter may keep a poll open: below the idle limits of common proxies, and short enough that one
 /// whose answer got lost is not waited for long.
-pub(crate) const LONGEST_POLL: Duration = Duration::from_secs(20);
+const LONGEST_POLL: Duration = Duration::from_secs(20);
+/// How much more time than any other call the first answer to a filter has: vCenter reads all that the filter selects
+/// before it sends the first page, and in a very large inventory that takes longer than a call may.
+const FIRST_ANSWER: Duration = Duration::from_secs(300);
 /// Changes of one answer.
 const PAGE: i32 = 250;
+
+/// What a collector reports.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Change<T> {
+    /// An object with all wanted properties: a new one, or one that replaces what was known of it.
+    Entered(T),
+    /// Some properties of a known object have other values.
+    Changed(Delta<T>),
+    /// The object is gone, moved out of sight, or the user may not see it any more.
+    Left(Ref<ManagedObject>),
+}
+
+/// New values of some properties of an object.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Delta<T> {
+    pub(crate) values: T,
+    paths: Vec<String>,
+}
+
+impl<T: Object> Delta<T> {
+    /// Which object changed.
+    pub fn reference(&self) -> Ref<ManagedObject> {
+        self.values.reference()
+    }
+
+    /// Moves the new values into the object.
+    pub fn apply(mut self, to: &mut T) {
+        for path in &self.paths {
+            to.take(path, &mut self.values);
+        }
+        let missing = std::mem::take(self.values.unreadable());
+        let known = to.unreadable();
+        known.retain(|old| {
+            !self.paths.contains(&old.path) && missing.iter().all(|new| new.path != old.path)
+        });
+        known.extend(missing);
+    }
+}
+
+/// Whether only what we held on the server is gone.
+pub fn is_lost(error: &Error) -> bool {
+    let lost = ["NotAuthenticated", "ManagedObjectNotFound", "InvalidCollectorVersion"];
+    error.fault().is_some_and(|fault| lost.iter().any(|name| fault.is_a(name)))
+}
 
 /// Reads one object of an update into what the collector returns.
 type Read<C> =
@@ -38,11 +87,22 @@ type Read<C> =
 pub struct Collector<C> {
     connection: Connection,
     session: Arc<Established>,
+    /// Waits on one collector exclude each other, so each watch has its own.
     collector: Held<DestroyPropertyCollector>,
     version: String,
-    /// Whether the last answer held everything, so that the next one may be waited for.
-    caught_up: bool,
+    due: Due,
+    /// They end with the collector.
     filters: Vec<Filter<C>>,
+}
+
+/// What the next answer holds.
+enum Due {
+    /// The first part of what the filters select.
+    Selection,
+    /// The rest of what was too much for one answer.
+    Rest,
+    /// What will have changed.
+    Change,
 }
 
 struct Filter<C> {
@@ -59,8 +119,7 @@ pub struct View(Arc<Held<DestroyView>>);
 /// A view whose members the caller chooses, also while the collector is polled.
 pub struct List {
     connection: Connection,
-    session: Arc<Established>,
-    list: Ref<ListView>,
+    pub(crate) session: Arc<Established>,
     view: View,
 }
 
@@ -73,47 +132,67 @@ pub struct Page<C> {
     pub complete: bool,
 }
 
-impl<C> std::fmt::Debug for Collector<C> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Collector").field("version", &self.version).finish_non_exhaustive()
-    }
-}
-
-impl std::fmt::Debug for List {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("List").field(&self.list).finish()
-    }
-}
-
-impl std::fmt::Debug for View {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("View").field(self.0.on()).finish()
-    }
-}
-
 impl Connection {
     /// A collector without filters.
     pub async fn collector<C>(&self) -> Result<Collector<C>, Error> {
         let session = self.established().await?;
-        let collector = self.forgetting(&session, own_collector(self, &session)).await?;
-        let (connection, version) = (self.clone(), String::new());
-        Ok(Collector { connection, session, collector, version, caught_up: false, filters: vec![] })
+        let shared = &session.content.property_collector;
+        let (create, destroy) = (CreatePropertyCollector {}, DestroyPropertyCollector {});
+        let own = self.hold::<_, _, PropertyCollector>(&session, shared, create, destroy).await;
+        Ok(Collector {
+            collector: self.noted(&session, own).await?,
+            connection: self.clone(),
+            session,
+            version: String::new(),
+            due: Due::Selection,
+            filters: Vec::new(),
+        })
     }
 
-    /// What `call` returns in a session; a session that vCenter has lost is forgotten.
-    async fn forgetting<T>(
+    /// A view of the objects of some kinds below a root; it follows the inventory.
+    pub(crate) async fn container_view(
         &self,
         session: &Arc<Established>,
-        call: impl Future<Output = Result<T, Error>>,
+        root: &Ref<ManagedEntity>,
+        kinds: &[&str],
+    ) -> Result<Held<DestroyView>, Error> {
+        let create = CreateContainerView {
+            container: root.clone(),
+            type_: kinds.iter().map(|kind| (*kind).to_owned()).collect(),
+            recursive: true,
+        };
+        self.hold::<_, _, types::View>(session, &view_manager(session), create, DestroyView {})
+            .await
+    }
+
+    /// Calls a method in one session.
+    async fn call_within<M: Method>(
+        &self,
+        session: &Arc<Established>,
+        on: &Ref<M::On>,
+        method: &M,
+    ) -> Result<M::Answer, Error> {
+        let mut answer = M::Answer::default();
+        let read = |reader: &mut Reader<'_>, value: &Element<'_>| answer.absorb(reader, value);
+        let called = self.wire().call(session.as_in(), M::SERVICE, on, method, read).await;
+        self.noted(session, called).await.map(|()| answer)
+    }
+
+    /// The result of a call in a session, which is forgotten if vCenter has lost it.
+    async fn noted<T>(
+        &self,
+        session: &Arc<Established>,
+        result: Result<T, Error>,
     ) -> Result<T, Error> {
-        let result = call.await;
-        if let Err(error) = &result
-            && error.is_logged_out()
-        {
+        if result.as_ref().is_err_and(Error::is_logged_out) {
             self.forget(session).await;
         }
         result
     }
+}
+
+fn view_manager(session: &Established) -> Ref<ViewManager> {
+    session.content.view_manager.clone().unwrap_or_else(|| Ref::new("ViewManager"))
 }
 
 impl<C> Collector<C> {
@@ -123,19 +202,18 @@ impl<C> Collector<C> {
         root: &Ref<K>,
         kinds: &[&str],
     ) -> Result<View, Error> {
-        let root = root.upcast();
-        let create = container_view(&self.connection, &self.session, &root, kinds);
-        let view = self.connection.forgetting(&self.session, create).await?;
-        Ok(View(Arc::new(view)))
+        let view = self.connection.container_view(&self.session, &root.upcast(), kinds).await;
+        Ok(View(Arc::new(self.connection.noted(&self.session, view).await?)))
     }
 
     /// A list without members.
     pub async fn list(&self) -> Result<List, Error> {
-        let create = list_view(&self.connection, &self.session);
-        let held = self.connection.forgetting(&self.session, create).await?;
-        let list = Ref::new(held.on().value());
         let (connection, session) = (self.connection.clone(), Arc::clone(&self.session));
-        Ok(List { connection, session, list, view: View(Arc::new(held)) })
+        let (manager, create) = (view_manager(&session), CreateListView { obj: Vec::new() });
+        let list = connection.hold::<_, _, ListView>(&session, &manager, create, DestroyView {});
+        let list = list.await;
+        let view = View(Arc::new(connection.noted(&session, list).await?));
+        Ok(List { connection, session, view })
     }
 
     /// Adds a filter over all members of some views. Objects enter with `wanted`, or with all that `T` wants,
@@ -146,45 +224,62 @@ impl<C> Collector<C> {
         wanted: Option<Vec<Wanted>>,
         into: impl Fn(Change<T>) -> C + Send + Sync + 'static,
     ) -> Result<(), Error> {
-        let views = views.to_vec();
         let references: Vec<_> = views.iter().map(|view| view.0.on().clone()).collect();
         let spec = through_views(&references, wanted.unwrap_or_else(T::wanted));
-        let create = create_filter(&self.connection, &self.session, &self.collector, spec);
-        let reference = self.connection.forgetting(&self.session, create).await?;
+        let create = CreateFilter { spec, partial_updates: false };
+        let (connection, on) = (&self.connection, self.collector.on());
+        let reference = connection.call_within(&self.session, on, &create).await?;
         let read = move |reader: &mut Reader<'_>, element: &Element<'_>| {
             Ok(read_update::<T>(reader, element)?.map(&into))
         };
-        self.filters.push(Filter { reference, read: Box::new(read), _views: views });
-        self.caught_up = false;
+        self.filters.push(Filter { reference, read: Box::new(read), _views: views.to_vec() });
+        self.due = Due::Selection;
         Ok(())
     }
 
     /// The next answer: waits for a change once everything has been reported. An answer without changes after
     /// a while means that nothing changed. After an error the collector is of no use any more.
     pub async fn next(&mut self) -> Result<Page<C>, Error> {
-        let patience = if self.caught_up { LONGEST_POLL } else { Duration::ZERO };
-        let (session, filters) = (&self.session, &self.filters);
+        let answer = self.poll(FIRST_ANSWER).await;
+        let metrics = self.connection.wire().metrics();
+        match &answer {
+            Ok(_) => metrics.watch_answered(),
+            Err(_) => metrics.watch_restarted(),
+        }
+        self.connection.noted(&self.session, answer).await
+    }
+
+    /// The same without a record of it in metrics or session; `first` is the additional time of a first answer.
+    pub(crate) async fn poll(&mut self, first: Duration) -> Result<Page<C>, Error> {
+        let (wait, patience) = match self.due {
+            Due::Selection => (Duration::ZERO, first),
+            Due::Rest => (Duration::ZERO, Duration::ZERO),
+            Due::Change => (LONGEST_POLL, LONGEST_POLL),
+        };
+        let options = WaitOptions {
+            max_wait_seconds: i32::try_from(wait.as_secs()).ok(),
+            max_object_updates: Some(PAGE),
+        };
+        let version = self.version.clone();
+        let request = WaitForUpdatesEx { version: Some(version.clone()), options: Some(options) };
+        // No answer at all means that nothing changed.
+        let mut frame = Frame { version, truncated: false };
         let mut changes = Vec::new();
-        let take = |filter: &Ref<PropertyFilter>, reader: &mut Reader<'_>, update: &Element<'_>| {
-            let known = filters.iter().find(|known| known.reference == *filter);
-            if let Some(known) = known {
-                changes.extend((known.read)(reader, update)?);
-            }
-            Ok(())
-        };
-        let waited =
-            wait(&self.connection, session, self.collector.on(), &self.version, patience, take);
-        let answer = match self.connection.forgetting(session, waited).await {
-            Ok(answer) => answer,
-            Err(error) => {
-                self.connection.wire().metrics().watch_restarted();
-                return Err(error);
-            }
-        };
-        self.connection.wire().metrics().watch_answered();
-        self.version = answer.version;
-        self.caught_up = !answer.truncated;
-        Ok(Page { changes, complete: !answer.truncated })
+        let mut take =
+            |filter: &Ref<PropertyFilter>, reader: &mut Reader<'_>, update: &Element<'_>| {
+                if let Some(known) = self.filters.iter().find(|known| known.reference == *filter) {
+                    changes.extend((known.read)(reader, update)?);
+                }
+                Ok(())
+            };
+        let (session, on) = (self.session.as_in(), self.collector.on());
+        let polled = self.connection.wire().long_poll(session, on, &request, patience, {
+            |reader, set| read_updates(reader, set, &mut frame, &mut take)
+        });
+        polled.await?;
+        self.version = frame.version;
+        self.due = if frame.truncated { Due::Rest } else { Due::Change };
+        Ok(Page { changes, complete: !frame.truncated })
     }
 }
 
@@ -194,129 +289,28 @@ impl List {
         &self.view
     }
 
-    /// Adds and removes members; those that vCenter does not know are left out.
+    /// Adds and removes members. Returns those that vCenter does not know.
     pub async fn modify<K: IsA<ManagedObject>>(
         &self,
         add: impl IntoIterator<Item = &Ref<K>>,
         remove: impl IntoIterator<Item = &Ref<K>>,
-    ) -> Result<(), Error> {
-        let refs = |all: &mut dyn Iterator<Item = &Ref<K>>| all.map(Ref::upcast).collect();
-        let (add, remove): (Vec<_>, Vec<_>) =
-            (refs(&mut add.into_iter()), refs(&mut remove.into_iter()));
-        if add.is_empty() && remove.is_empty() {
-            return Ok(());
+    ) -> Result<Vec<Ref<ManagedObject>>, Error> {
+        let modify = ModifyListView {
+            add: add.into_iter().map(Ref::upcast).collect(),
+            remove: remove.into_iter().map(Ref::upcast).collect(),
+        };
+        if modify.add.is_empty() && modify.remove.is_empty() {
+            return Ok(Vec::new());
         }
-        let modify = modify_list(&self.connection, &self.session, &self.list, add, remove);
-        self.connection.forgetting(&self.session, modify).await.map(drop)
+        let list = Ref::<ListView>::new(self.view.0.on().value());
+        self.connection.call_within(&self.session, &list, &modify).await
     }
-}
-
-/// Waits on one collector exclude each other, so each watch has its own.
-pub(crate) async fn own_collector(
-    connection: &Connection,
-    session: &Arc<Established>,
-) -> Result<Held<DestroyPropertyCollector>, Error> {
-    let shared = &session.content.property_collector;
-    let (create, destroy) = (CreatePropertyCollector {}, DestroyPropertyCollector {});
-    connection.hold::<_, _, PropertyCollector>(session, shared, create, destroy).await
-}
-
-/// A filter ends with its collector.
-pub(crate) async fn create_filter(
-    connection: &Connection,
-    session: &Established,
-    collector: &Held<DestroyPropertyCollector>,
-    spec: PropertyFilterSpec,
-) -> Result<Ref<PropertyFilter>, Error> {
-    let create = CreateFilter { spec, partial_updates: false };
-    let mut filter = Ref::default();
-    let (wire, read) = (connection.wire(), &mut filter);
-    wire.call(session.as_in(), Service::Vim, collector.on(), &create, |reader, value| {
-        *read = Ref::from_xml(reader, value)?;
-        Ok(())
-    })
-    .await?;
-    Ok(filter)
-}
-
-/// A view of the objects of some kinds below a root; it follows the inventory.
-pub(crate) async fn container_view(
-    connection: &Connection,
-    session: &Arc<Established>,
-    root: &Ref<ManagedEntity>,
-    kinds: &[&str],
-) -> Result<Held<DestroyView>, Error> {
-    let create = CreateContainerView {
-        container: root.clone(),
-        type_: kinds.iter().map(|kind| (*kind).to_owned()).collect(),
-        recursive: true,
-    };
-    connection
-        .hold::<_, _, types::View>(session, &view_manager(session), create, DestroyView {})
-        .await
-}
-
-pub(crate) async fn list_view(
-    connection: &Connection,
-    session: &Arc<Established>,
-) -> Result<Held<DestroyView>, Error> {
-    let create = CreateListView { obj: Vec::new() };
-    connection.hold::<_, _, ListView>(session, &view_manager(session), create, DestroyView {}).await
-}
-
-fn view_manager(session: &Established) -> Ref<ViewManager> {
-    session.content.view_manager.clone().unwrap_or_else(|| Ref::new("ViewManager"))
-}
-
-/// Changes the members of a list view. Returns the objects that vCenter does not know.
-pub(crate) async fn modify_list(
-    connection: &Connection,
-    session: &Established,
-    list: &Ref<ListView>,
-    add: Vec<Ref<ManagedObject>>,
-    remove: Vec<Ref<ManagedObject>>,
-) -> Result<Vec<Ref<ManagedObject>>, Error> {
-    let (modify, mut unknown) = (ModifyListView { add, remove }, Vec::new());
-    let wire = connection.wire();
-    wire.call(session.as_in(), Service::Vim, list, &modify, |reader, value| {
-        unknown.absorb(reader, value)
-    })
-    .await?;
-    Ok(unknown)
 }
 
 /// The frame of an answer; the changes in it are read by the caller.
 pub(crate) struct Frame {
     pub(crate) version: String,
     pub(crate) truncated: bool,
-}
-
-/// Waits until something changed after `version`, at most `patience`. Each changed object is read by `take`.
-pub(crate) async fn wait(
-    connection: &Connection,
-    session: &Established,
-    collector: &Ref<PropertyCollector>,
-    version: &str,
-    patience: Duration,
-    mut take: impl FnMut(&Ref<PropertyFilter>, &mut Reader<'_>, &Element<'_>) -> Result<(), Malformed>,
-) -> Result<Frame, Error> {
-    let seconds = i32::try_from(patience.as_secs()).unwrap_or(i32::MAX);
-    let request = WaitForUpdatesEx {
-        version: Some(version.to_owned()),
-        options: Some(WaitOptions {
-            max_wait_seconds: Some(seconds),
-            max_object_updates: Some(PAGE),
-        }),
-    };
-    // No answer at all means that nothing changed.
-    let mut answer = Frame { version: version.to_owned(), truncated: false };
-    connection
-        .wire()
-        .long_poll(session.as_in(), collector, &request, patience, |reader, set| {
-            read_updates(reader, set, &mut answer, &mut take)
-        })
-        .await?;
-    Ok(answer)
 }
 
 pub(crate) fn read_updates(
@@ -349,28 +343,7 @@ pub(crate) fn read_update<T: Object>(
     reader: &mut Reader<'_>,
     element: &Element<'_>,
 ) -> Result<Option<Change<T>>, Malformed> {
-    let (mut kind, mut reference) = (String::new(), Ref::default());
-    let (mut object, mut paths): (Option<T>, Vec<String>) = (None, Vec::new());
-    while let Some(child) = reader.child(element)? {
-        match (child.name(), &mut object) {
-            ("kind", _) => kind = String::from_xml(reader, &child)?,
-            ("obj", _) => {
-                reference = Ref::from_xml(reader, &child)?;
-                object = T::begin(&reference);
-            }
-            // A property that was unset has no value here, and the default is what it becomes.
-            ("changeSet", Some(object)) => {
-                let path = read_property(reader, &child, |path, reader, value| {
-                    object.assign(path, reader, value)
-                })?;
-                paths.push(path);
-            }
-            ("missingSet", Some(object)) => {
-                object.unreadable().push(read_missing(reader, &child)?);
-            }
-            _ => {}
-        }
-    }
+    let Reported { kind, reference, object, paths } = read_object(reader, element)?;
     Ok(match (kind.as_str(), object) {
         ("enter", Some(object)) => Some(Change::Entered(object)),
         ("modify", Some(values)) => Some(Change::Changed(Delta { values, paths })),

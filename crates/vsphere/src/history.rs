@@ -141,12 +141,9 @@ impl Search {
     }
 
     fn take(&mut self, task: &TaskInfo) {
-        if let Some((vm, removal)) = removal(task)
-            && self
-                .since
-                .get(&vm)
-                .is_some_and(|since| task.complete_time.is_none_or(|at| at >= *since))
-        {
+        let Some((vm, removal)) = removal(task) else { return };
+        let since = self.since.get(&vm);
+        if since.is_some_and(|since| task.complete_time.is_none_or(|at| at >= *since)) {
             self.since.remove(&vm);
             self.found.insert(vm, removal);
         }

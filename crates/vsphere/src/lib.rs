@@ -7,7 +7,7 @@
 //! ```text
 //!   inventory   history   cns   vslm   policy   tags   authorization   sso   what the drivers use
 //!        └─────────┴───────┴──────┴────┼───┴────────┴───────────┴───────┘
-//!            property   watch   task                                        many objects, changes, results
+//!          property   collector   task                                      many objects, changes, results
 //!                      Connection                                           one session, one login at a time
 //!            session   sts   wire   tls   metrics                           identity, trust, limits, counts
 //!                     soap   xml   types                                    bytes
@@ -75,7 +75,7 @@
 //!
 //! # Watching instead of polling
 //!
-//! The same struct can be watched: vCenter reports what changed ([`watch`]).
+//! The same struct can be watched: vCenter reports what changed ([`collector`]).
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]
@@ -95,27 +95,29 @@
 //! #         pub power: String = "runtime.powerState",
 //! #     }
 //! # }
-//! use futures::StreamExt;
-//! use vsphere::{soap::Service, types::{PowerOffVm, VirtualMachine}, watch::Change};
+//! use vsphere::{collector::Change, soap::Service, types::{PowerOffVm, VirtualMachine}};
 //!
-//! let mut changes = connection.watch::<Vm>();
-//! let mut node = None;
-//! while let Some(change) = changes.next().await {
-//!     match change? {
-//!         Change::Entered(vm) if vm.name == "node-1" => node = Some(vm),
-//!         Change::Synced => break,
-//!         _ => {}
-//!     }
-//! }
-//! let mut node = node.expect("node-1 exists");
+//! let mut collector = connection.collector().await?;
+//! let root = connection.inventory().root().await?;
+//! let vms = collector.below(&root, &["VirtualMachine"]).await?;
+//! collector.filter::<Vm>(&[vms], None, |change| change).await?;
+//! let is_node = |vm: &Vm| vm.name == "node-1";
+//! let first = collector.next().await?.changes.into_iter();
+//! let mut entered = first.filter_map(|change| match change {
+//!     Change::Entered(vm) => Some(vm),
+//!     _ => None,
+//! });
+//! let mut node = entered.find(is_node).expect("node-1 exists");
 //!
 //! // A task is awaited with a deadline; after that its reference is still there.
 //! let task = connection.call(&node.reference, &PowerOffVm {}).await?;
 //! connection.wait::<()>(&task, Service::Vim, std::time::Duration::from_secs(60)).await?;
 //!
 //! while node.power != "poweredOff" {
-//!     if let Some(Ok(Change::Changed(delta))) = changes.next().await {
-//!         delta.apply(&mut node);
+//!     for change in collector.next().await?.changes {
+//!         if let Change::Changed(delta) = change {
+//!             delta.apply(&mut node);
+//!         }
 //!     }
 //! }
 //! # connection.close().await;
@@ -153,6 +155,5 @@ pub mod tls;
 pub mod types;
 pub mod version;
 pub mod vslm;
-pub mod watch;
 mod wire;
 pub mod xml;

@@ -1,12 +1,11 @@
 //! Reading properties of many objects with few requests.
 //!
 //! A struct declared with [`object!`](crate::object) names the properties it wants; the same struct is read
-//! once with [`Connection::list`] and [`Connection::read`] and followed with [`Connection::watch`].
+//! once with [`Connection::list`] and [`Connection::read`] and followed with a [`Collector`](crate::collector).
 
 use std::sync::Arc;
 
 use crate::{
-    collector::container_view,
     connection::Connection,
     error::Error,
     fault::Fault,
@@ -19,7 +18,7 @@ use crate::{
         ManagedObject, ObjectSpec, PropertyCollector, PropertyFilterSpec, PropertySpec,
         RetrieveOptions, RetrievePropertiesEx, TraversalSpec, View,
     },
-    xml::{Element, FromXml, Malformed, Method, Reader},
+    xml::{Element, FromXml, Malformed, Method, Reader, data},
 };
 
 /// Objects of one page: what is buffered at once is bounded by it.
@@ -36,13 +35,12 @@ pub struct Wanted {
     pub paths: &'static [&'static str],
 }
 
-/// A property that vCenter did not report.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Unreadable {
-    /// Its path.
-    pub path: String,
-    /// Why: usually `NoPermission`.
-    pub fault: Fault,
+data! {
+    /// A property that vCenter did not report, and why: usually `NoPermission`.
+    Unreadable {
+        path: String = "path",
+        fault: Fault = "fault",
+    }
 }
 
 /// A selection of properties of one or several kinds of objects. Declare it with [`object!`](crate::object)
@@ -215,20 +213,15 @@ impl Connection {
         &self,
         root: &Ref<K>,
     ) -> Result<Vec<T>, Error> {
-        // Views and pages are the session's: start again in the next one.
         let root = &root.upcast();
-        self.in_session(|session| async move { self.list_within(&session, root).await }).await
-    }
-
-    async fn list_within<T: Object>(
-        &self,
-        session: &Arc<Established>,
-        root: &Ref<ManagedEntity>,
-    ) -> Result<Vec<T>, Error> {
-        let kinds: Vec<&str> = T::wanted().iter().map(|wanted| wanted.kind).collect();
-        let view = container_view(self, session, root, &kinds).await?;
-        let spec = through_views(std::slice::from_ref(view.on()), T::wanted());
-        self.pages(session, Service::Vim, spec).await
+        // Views and pages are the session's: start again in the next one.
+        self.in_session(|session| async move {
+            let kinds: Vec<&str> = T::wanted().iter().map(|wanted| wanted.kind).collect();
+            let view = self.container_view(&session, root, &kinds).await?;
+            let spec = through_views(std::slice::from_ref(view.on()), T::wanted());
+            self.pages(&session, Service::Vim, spec).await
+        })
+        .await
     }
 
     /// The properties of these objects. Objects that do not exist, or that the user may not see, are left
@@ -247,12 +240,14 @@ impl Connection {
         service: Service,
         objects: &[Ref<K>],
     ) -> Result<Vec<T>, Error> {
+        let object = |reference: &Ref<K>| ObjectSpec {
+            obj: Ref::with_kind(reference.kind(), reference.value()),
+            skip: Some(false),
+            select_set: Vec::new(),
+        };
         let mut found = Vec::with_capacity(objects.len());
         for batch in objects.chunks(MOST_REFERENCES) {
-            let page = self.in_session(|session| async move {
-                self.pages(&session, service, by_reference::<T, K>(batch)).await
-            });
-            found.extend(page.await?);
+            found.extend(self.select(service, batch.iter().map(object).collect()).await?);
         }
         Ok(found)
     }
@@ -260,18 +255,17 @@ impl Connection {
     /// The properties of objects that are selected in the caller's own way, as by following references.
     pub(crate) async fn select<T: Object>(
         &self,
+        service: Service,
         object_set: Vec<ObjectSpec>,
     ) -> Result<Vec<T>, Error> {
-        let spec = PropertyFilterSpec {
+        let spec = &PropertyFilterSpec {
             prop_set: property_specs(T::wanted()),
             object_set,
+            // An object that vanished must not take the others with it.
             report_missing_objects_in_results: Some(true),
         };
-        let spec = &spec;
-        self.in_session(
-            |session| async move { self.pages(&session, Service::Vim, spec.clone()).await },
-        )
-        .await
+        self.in_session(|session| async move { self.pages(&session, service, spec.clone()).await })
+            .await
     }
 
     /// Reads page by page. Pages that are not read any more are given back.
@@ -309,9 +303,9 @@ impl Connection {
             .carry(async move {
                 let collector = &session.content.property_collector;
                 let (mut found, mut token) = (Vec::new(), None);
-                let (wire, read) = (owner.wire(), (&mut found, &mut token));
+                let wire = owner.wire();
                 wire.call(session.as_in(), service, collector, &request, |reader, page| {
-                    read_page(reader, page, read.0, read.1)
+                    read_page(reader, page, &mut found, &mut token)
                 })
                 .await?;
                 let rest = token.map(|token| {
@@ -344,20 +338,6 @@ pub(crate) fn through_views(views: &[Ref<View>], wanted: Vec<Wanted>) -> Propert
     }
 }
 
-fn by_reference<T: Object, K: Kind>(objects: &[Ref<K>]) -> PropertyFilterSpec {
-    let object = |reference: &Ref<K>| ObjectSpec {
-        obj: Ref::with_kind(reference.kind(), reference.value()),
-        skip: Some(false),
-        select_set: Vec::new(),
-    };
-    PropertyFilterSpec {
-        prop_set: property_specs(T::wanted()),
-        object_set: objects.iter().map(object).collect(),
-        // An object that vanished must not take the others with it.
-        report_missing_objects_in_results: Some(true),
-    }
-}
-
 fn property_specs(all: Vec<Wanted>) -> Vec<PropertySpec> {
     let spec = |wanted: Wanted| PropertySpec {
         type_: wanted.kind.to_owned(),
@@ -376,63 +356,62 @@ pub(crate) fn read_page<T: Object>(
     while let Some(child) = reader.child(page)? {
         match child.name() {
             "token" => *token = Some(String::from_xml(reader, &child)?),
-            "objects" => found.extend(read_object(reader, &child)?),
+            "objects" => found.extend(read_object(reader, &child)?.object),
             _ => {}
         }
     }
     Ok(())
 }
 
-fn read_object<T: Object>(
+/// What an answer has of one object.
+pub(crate) struct Reported<T> {
+    /// What happened to it; empty in an answer that is not about changes.
+    pub(crate) kind: String,
+    pub(crate) reference: Ref<ManagedObject>,
+    /// None for a kind that is not wanted.
+    pub(crate) object: Option<T>,
+    /// The properties that are there.
+    pub(crate) paths: Vec<String>,
+}
+
+pub(crate) fn read_object<T: Object>(
     reader: &mut Reader<'_>,
     element: &Element<'_>,
-) -> Result<Option<T>, Malformed> {
-    let mut object: Option<T> = None;
+) -> Result<Reported<T>, Malformed> {
+    let (mut kind, mut reference) = (String::new(), Ref::default());
+    let (mut object, mut paths): (Option<T>, Vec<String>) = (None, Vec::new());
     while let Some(child) = reader.child(element)? {
         match (child.name(), &mut object) {
-            ("obj", _) => object = T::begin(&Ref::from_xml(reader, &child)?),
-            ("propSet", Some(object)) => {
-                read_property(reader, &child, |path, reader, value| {
-                    object.assign(path, reader, value)
-                })?;
+            ("kind", _) => kind = String::from_xml(reader, &child)?,
+            ("obj", _) => {
+                reference = Ref::from_xml(reader, &child)?;
+                object = T::begin(&reference);
+            }
+            ("propSet" | "changeSet", Some(object)) => {
+                paths.push(read_property(reader, &child, object)?);
             }
             ("missingSet", Some(object)) => {
-                object.unreadable().push(read_missing(reader, &child)?);
+                object.unreadable().push(Unreadable::from_xml(reader, &child)?);
             }
             _ => {}
         }
     }
-    Ok(object)
+    Ok(Reported { kind, reference, object, paths })
 }
 
-/// Reads a name and hands the value that follows it to `assign`.
-pub(crate) fn read_property(
+/// Reads a name and the value that follows it. A property that was unset has none, and becomes the default.
+fn read_property(
     reader: &mut Reader<'_>,
     element: &Element<'_>,
-    mut assign: impl FnMut(&str, &mut Reader<'_>, &Element<'_>) -> Result<(), Malformed>,
+    object: &mut impl Object,
 ) -> Result<String, Malformed> {
     let mut path = String::new();
     while let Some(child) = reader.child(element)? {
         match child.name() {
             "name" => path = String::from_xml(reader, &child)?,
-            "val" => assign(&path, reader, &child)?,
+            "val" => object.assign(&path, reader, &child)?,
             _ => {}
         }
     }
     Ok(path)
-}
-
-pub(crate) fn read_missing(
-    reader: &mut Reader<'_>,
-    element: &Element<'_>,
-) -> Result<Unreadable, Malformed> {
-    let (mut path, mut fault) = (String::new(), Fault::default());
-    while let Some(child) = reader.child(element)? {
-        match child.name() {
-            "path" => path = String::from_xml(reader, &child)?,
-            "fault" => fault = Fault::from_xml(reader, &child)?,
-            _ => {}
-        }
-    }
-    Ok(Unreadable { path, fault })
 }

@@ -4,13 +4,12 @@
 //! reads what a server sent can be reached from here, without a server.
 
 use crate::{
-    collector::{Frame, read_update, read_updates},
+    collector::{Change, Frame, read_update, read_updates},
     fault::Fault,
     property::{Object, read_page},
     reference::Ref,
     soap::{self, Answer},
     version,
-    watch::Change,
     xml::{Element, Field, Malformed, Reader},
 };
 

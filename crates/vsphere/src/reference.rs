@@ -1,16 +1,11 @@
 //! References to managed objects, typed by the kind of object they point to.
 
-use std::{
-    fmt,
-    hash::{Hash, Hasher},
-    marker::PhantomData,
-    sync::Arc,
-};
+use std::{fmt, hash::Hash, marker::PhantomData, sync::Arc};
 
 use crate::xml::{Element, FromXml, Malformed, Reader, ToXml, Writer};
 
 /// A kind of managed object, such as [`VirtualMachine`](crate::types::VirtualMachine).
-pub trait Kind: 'static {
+pub trait Kind: Copy + Ord + Hash + 'static {
     /// Its name on the wire.
     const NAME: &'static str;
 }
@@ -24,8 +19,9 @@ impl<K: Kind> IsA<K> for K {}
 ///
 /// The server may know the object as something more special than `K`; [`kind`](Self::kind) is what it is, and
 /// [`cast`](Self::cast) turns the reference into one of that kind.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ref<K> {
-    /// Only when it is not `K` itself, which saves a pointer's worth for nearly all of them.
+    /// Only when it is not `K` itself: equal references have equal fields, and nearly all need no second text.
     special: Option<Arc<str>>,
     value: Arc<str>,
     of: PhantomData<fn() -> K>,
@@ -77,42 +73,10 @@ impl<K: Kind> Ref<K> {
     }
 }
 
-impl<K> Clone for Ref<K> {
-    fn clone(&self) -> Self {
-        Self { special: self.special.clone(), value: Arc::clone(&self.value), of: PhantomData }
-    }
-}
-
 /// The reference that points nowhere; generated types need it before they are read.
 impl<K: Kind> Default for Ref<K> {
     fn default() -> Self {
         Self::new("")
-    }
-}
-
-impl<K: Kind> PartialEq for Ref<K> {
-    fn eq(&self, other: &Self) -> bool {
-        self.value == other.value && self.kind() == other.kind()
-    }
-}
-
-impl<K: Kind> Eq for Ref<K> {}
-
-impl<K: Kind> PartialOrd for Ref<K> {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl<K: Kind> Ord for Ref<K> {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.kind(), &self.value).cmp(&(other.kind(), &other.value))
-    }
-}
-
-impl<K: Kind> Hash for Ref<K> {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.value.hash(state);
     }
 }
 

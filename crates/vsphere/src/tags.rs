@@ -10,7 +10,7 @@ mod rest;
 mod session;
 
 use futures::{StreamExt, TryStreamExt, stream};
-use serde::{Deserialize, de::DeserializeOwned};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::json;
 
 pub use self::cache::{TagCache, TagMap};
@@ -46,7 +46,7 @@ pub struct Category {
 }
 
 /// How many tags of a category an object may have.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Cardinality {
     /// One at most.
@@ -83,7 +83,7 @@ impl Connection {
 }
 
 /// An object as the REST API writes it.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 struct ObjectId {
     id: String,
     #[serde(rename = "type")]
@@ -93,8 +93,8 @@ struct ObjectId {
 impl Tags<'_> {
     /// All categories that the user may see.
     pub async fn categories(self) -> Result<Vec<Category>, Error> {
-        let ids = self.send(Request::get("category.list", "category", None)).await?;
-        self.each("category.get", "category", ids).await
+        let ids = self.send(Request::get("category.list", None)).await?;
+        self.each("category.get", ids).await
     }
 
     /// The tags of a category, by the category's id.
@@ -106,13 +106,12 @@ impl Tags<'_> {
     /// The ids of the tags of a category, which is one request.
     async fn ids_of_category(self, category: &str) -> Result<Vec<String>, Error> {
         let body = json!({ "category_id": category });
-        let request = Request::action("tag.list", "tag", Some(category), TAGS_OF_CATEGORY, body);
-        self.send(request).await
+        self.send(Request::action("tag.list", Some(category), TAGS_OF_CATEGORY, body)).await
     }
 
     /// These tags with their names, which is a request each.
     async fn named(self, ids: Vec<String>) -> Result<Vec<Tag>, Error> {
-        self.each("tag.get", "tag", ids).await
+        self.each("tag.get", ids).await
     }
 
     /// The ids of the tags on each of these objects. One that is unknown, or that the user may not read, makes
@@ -128,7 +127,7 @@ impl Tags<'_> {
         }
         let mut all = Vec::with_capacity(objects.len());
         for chunk in objects.chunks(MOST) {
-            let ids: Vec<_> = chunk.iter().map(written).collect();
+            let ids: Vec<_> = chunk.iter().map(ObjectId::new).collect();
             let body = json!({ "object_ids": ids });
             let found: Vec<Found> =
                 self.associations("list-attached-tags-on-objects", body).await?;
@@ -185,17 +184,13 @@ impl Tags<'_> {
         cardinality: Cardinality,
         kinds: &[&str],
     ) -> Result<String, Error> {
-        let cardinality = match cardinality {
-            Cardinality::Single => "SINGLE",
-            Cardinality::Multiple => "MULTIPLE",
-        };
         let spec = json!({
             "name": name,
             "description": description,
             "cardinality": cardinality,
             "associable_types": kinds,
         });
-        self.send(Request::create("category.create", "category", spec)).await
+        self.send(Request::create("category.create", spec)).await
     }
 
     /// Creates a tag in a category, by the category's id, and returns the tag's id.
@@ -206,7 +201,7 @@ impl Tags<'_> {
         description: &str,
     ) -> Result<String, Error> {
         let spec = json!({ "name": name, "description": description, "category_id": category });
-        self.send(Request::create("tag.create", "tag", spec)).await
+        self.send(Request::create("tag.create", spec)).await
     }
 
     async fn change<K: IsA<ManagedEntity>>(
@@ -215,15 +210,8 @@ impl Tags<'_> {
         tag: &str,
         object: &Ref<K>,
     ) -> Result<(), Error> {
-        let body = json!({ "object_id": written(object) });
-        self.send(Request::action(
-            "tag-association.change",
-            "tag-association",
-            Some(tag),
-            action,
-            body,
-        ))
-        .await
+        let body = json!({ "object_id": ObjectId::new(object) });
+        self.send(Request::action("tag-association.change", Some(tag), action, body)).await
     }
 
     async fn associations<T: DeserializeOwned>(
@@ -231,19 +219,17 @@ impl Tags<'_> {
         action: &'static str,
         body: serde_json::Value,
     ) -> Result<T, Error> {
-        self.send(Request::action("tag-association.list", "tag-association", None, action, body))
-            .await
+        self.send(Request::action("tag-association.list", None, action, body)).await
     }
 
     /// Reads many things of a kind, a few at a time, in order. What was deleted meanwhile is left out.
     async fn each<T: DeserializeOwned>(
         self,
         name: &'static str,
-        resource: &'static str,
         ids: Vec<String>,
     ) -> Result<Vec<T>, Error> {
         let reads = ids.into_iter().map(|id| async move {
-            match self.send(Request::get(name, resource, Some(&id))).await {
+            match self.send(Request::get(name, Some(&id))).await {
                 Ok(found) => Ok(Some(found)),
                 Err(Error { remedy: Remedy::NotFound { .. }, .. }) => Ok(None),
                 Err(error) => Err(error),
@@ -262,11 +248,11 @@ impl Tags<'_> {
 }
 
 impl ObjectId {
+    fn new<K: IsA<ManagedEntity>>(object: &Ref<K>) -> Self {
+        Self { id: object.value().to_owned(), kind: object.kind().to_owned() }
+    }
+
     fn reference(&self) -> Ref<ManagedEntity> {
         Ref::with_kind(&self.kind, &self.id)
     }
-}
-
-fn written<K: IsA<ManagedEntity>>(object: &Ref<K>) -> serde_json::Value {
-    json!({ "id": object.value(), "type": object.kind() })
 }

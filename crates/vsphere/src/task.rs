@@ -9,7 +9,7 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Mutex, PoisonError},
     time::Duration,
 };
 
@@ -17,30 +17,26 @@ use futures::future::BoxFuture;
 use tokio::{
     sync::{mpsc, oneshot},
     task::JoinSet,
-    time::Instant,
+    time::{Instant, sleep, timeout},
 };
 
 use crate::{
-    collector::{
-        LONGEST_POLL, create_filter, list_view, modify_list, own_collector, read_update, wait,
-    },
+    collector::{Change, Collector, Delta, List},
     connection::{Connection, WeakConnection},
     error::{Cause, Error},
     fault::Fault,
-    held::Held,
-    login::Established,
     object,
-    property::{Object, through_views},
     reference::Ref,
     soap::Service,
-    types::{DestroyPropertyCollector, DestroyView, ListView, ManagedObject, Task, TaskInfoState},
-    watch::Change,
+    types::{ManagedObject, Task, TaskInfoState},
     xml::{Element, FromXml, Malformed, Property, Reader},
 };
 
 /// How often tasks are polled while the view does not work, and for how long it is left alone.
 const POLL: Duration = Duration::from_secs(1);
 const REST: Duration = Duration::from_secs(60);
+/// How long the view is kept without a task that is waited for. It keeps the connection alive, too.
+const IDLE: Duration = Duration::from_secs(15);
 
 object! {
     /// Whether a task has ended.
@@ -79,11 +75,11 @@ impl Connection {
         limit: Duration,
     ) -> Result<T, Error> {
         let reply = self.tasks().submit(self, task, service);
-        let ended = match tokio::time::timeout(limit, reply).await {
+        let ended = match timeout(limit, reply).await {
             Err(_) => return Err(self.unfinished(task, "Task", Cause::StillRunning(limit))),
             Ok(Err(_)) => return Err(self.unfinished(task, "Task", Cause::Closed)),
-            Ok(Ok(Outcome::Lost)) => return Err(self.unfinished(task, "Task", Cause::TaskLost)),
-            Ok(Ok(Outcome::Ended(ended))) => *ended,
+            Ok(Ok(None)) => return Err(self.unfinished(task, "Task", Cause::TaskLost)),
+            Ok(Ok(Some(ended))) => ended,
         };
         // The id under which the logs of vCenter's services have the work.
         let activation = ended.activation.unwrap_or_default();
@@ -105,16 +101,11 @@ impl Connection {
     }
 }
 
-enum Outcome {
-    Ended(Box<Ended>),
-    /// vCenter does not know it any more.
-    Lost,
-}
-
+/// A caller that waits for a task. The reply is empty if vCenter does not know the task any more.
 struct Request {
     task: Ref<Task>,
     service: Service,
-    reply: oneshot::Sender<Outcome>,
+    reply: oneshot::Sender<Option<Ended>>,
 }
 
 /// The awaited tasks. The work is done by one background task, which starts with the first
@@ -136,22 +127,17 @@ impl Tasks {
         connection: &Connection,
         task: &Ref<Task>,
         service: Service,
-    ) -> oneshot::Receiver<Outcome> {
+    ) -> oneshot::Receiver<Option<Ended>> {
         let (reply, receiver) = oneshot::channel();
-        let mut request = Request { task: task.clone(), service, reply };
         let mut worker = self.worker.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(worker) = &*worker {
-            match worker.requests.send(request) {
-                Ok(()) => return receiver,
-                Err(unsent) => request = unsent.0,
-            }
-        }
-        let (requests, incoming) = mpsc::unbounded_channel();
-        let mut running = JoinSet::new();
-        running.spawn(work(connection.downgrade(), incoming));
-        // Nobody has closed the channel that was just made.
-        requests.send(request).unwrap_or_default();
-        *worker = Some(Worker { requests, running });
+        let worker = worker.get_or_insert_with(|| {
+            let (requests, incoming) = mpsc::unbounded_channel();
+            let mut running = JoinSet::new();
+            running.spawn(work(connection.downgrade(), incoming));
+            Worker { requests, running }
+        });
+        // It ends with the connection only; without it the caller sees the end of its channel.
+        worker.requests.send(Request { task: task.clone(), service, reply }).unwrap_or_default();
         receiver
     }
 
@@ -164,19 +150,18 @@ impl Tasks {
     }
 }
 
-struct Waiter {
-    service: Service,
-    reply: oneshot::Sender<Outcome>,
-}
-
-type Waiting = HashMap<Ref<Task>, Vec<Waiter>>;
+type Waiting = HashMap<Ref<Task>, Vec<Request>>;
+/// A change is the task that it ended, if it did.
+type Endings = Collector<Option<Ref<Task>>>;
+/// The collector, if it was polled, and the tasks that have ended.
+type Polled = (Option<Endings>, Vec<Ref<Task>>);
 
 /// The background task's state.
 struct Following {
     requests: mpsc::UnboundedReceiver<Request>,
     waiting: Waiting,
     /// Waited for and not in the view yet.
-    fresh: Vec<Ref<ManagedObject>>,
+    fresh: Vec<Ref<Task>>,
     view: Option<View>,
     /// The view does not work; until then tasks are polled.
     resting: Option<Instant>,
@@ -185,49 +170,33 @@ struct Following {
 
 /// What a session holds for us.
 struct View {
-    session: Arc<Established>,
-    list: Held<DestroyView>,
-    collector: Held<DestroyPropertyCollector>,
-    version: String,
+    list: List,
+    /// Not here while it is polled.
+    collector: Option<Endings>,
     /// What it shows. A task that its caller gave up stays until it ends: it may be waited for again.
-    members: HashSet<Ref<ManagedObject>>,
+    members: HashSet<Ref<Task>>,
     /// Members that have ended, of which nothing more is reported; they go with the next change.
-    ended: HashSet<Ref<ManagedObject>>,
+    ended: HashSet<Ref<Task>>,
 }
 
 impl View {
-    async fn open(connection: &Connection, session: Arc<Established>) -> Result<Self, Error> {
-        let list = list_view(connection, &session).await?;
-        let collector = own_collector(connection, &session).await?;
-        let spec = through_views(std::slice::from_ref(list.on()), Progress::wanted());
-        create_filter(connection, &session, &collector, spec).await?;
-        let (version, members, ended) = (String::new(), HashSet::new(), HashSet::new());
-        Ok(Self { session, list, collector, version, members, ended })
+    async fn open(connection: &Connection) -> Result<Self, Error> {
+        let mut collector = connection.collector().await?;
+        let list = collector.list().await?;
+        collector.filter(&[list.view().clone()], None, ended).await?;
+        let (members, ended) = (HashSet::new(), HashSet::new());
+        Ok(Self { list, collector: Some(collector), members, ended })
     }
 
     /// Shows more tasks, and those that have ended no longer. Returns the tasks that vCenter does not know.
-    async fn show(
-        &mut self,
-        connection: &Connection,
-        tasks: &[Ref<ManagedObject>],
-    ) -> Result<Vec<Ref<ManagedObject>>, Error> {
-        let ended: Vec<_> = self.ended.iter().cloned().collect();
-        let list = Ref::<ListView>::new(self.list.on().value());
-        let unknown =
-            modify_list(connection, &self.session, &list, tasks.to_vec(), ended.clone()).await?;
-        for task in ended {
+    async fn show(&mut self, tasks: &[Ref<Task>]) -> Result<Vec<Ref<ManagedObject>>, Error> {
+        let unknown = self.list.modify(tasks, &self.ended).await?;
+        for task in self.ended.drain() {
             self.members.remove(&task);
-            self.ended.remove(&task);
         }
         self.members.extend(tasks.iter().cloned());
         Ok(unknown)
     }
-}
-
-/// What a poll reported.
-struct Polled {
-    version: Option<String>,
-    ended: Vec<Ref<Task>>,
 }
 
 async fn work(connection: WeakConnection, requests: mpsc::UnboundedReceiver<Request>) {
@@ -251,10 +220,15 @@ impl Following {
     /// Takes what came; waits for something if there is nothing to do. False when no more requests can come.
     async fn gather(&mut self) -> bool {
         if self.waiting.is_empty() && self.poll.is_none() {
-            match self.requests.recv().await {
-                Some(request) => self.accept(request),
-                None => return false,
-            }
+            let request = match timeout(IDLE, self.requests.recv()).await {
+                Ok(request) => request,
+                Err(_) => {
+                    self.view = None;
+                    self.requests.recv().await
+                }
+            };
+            let Some(request) = request else { return false };
+            self.accept(request);
         }
         while let Ok(request) = self.requests.try_recv() {
             self.accept(request);
@@ -267,9 +241,8 @@ impl Following {
     }
 
     fn accept(&mut self, request: Request) {
-        self.fresh.push(request.task.upcast());
-        let waiter = Waiter { service: request.service, reply: request.reply };
-        self.waiting.entry(request.task).or_default().push(waiter);
+        self.fresh.push(request.task.clone());
+        self.waiting.entry(request.task.clone()).or_default().push(request);
     }
 
     /// Puts new tasks into the view, then waits until a task ends or another comes.
@@ -280,7 +253,7 @@ impl Following {
         }
         let poll = match &mut self.poll {
             Some(poll) => poll,
-            None => self.poll.insert(next_poll(connection, self.view.as_ref(), &self.waiting)),
+            None => self.poll.insert(next_poll(connection, self.view.as_mut(), &self.waiting)),
         };
         // A poll is never given up: the server would go on with it, and refuse the next one.
         let polled = tokio::select! {
@@ -293,11 +266,11 @@ impl Following {
             }
         };
         self.poll = None;
-        let polled = polled?;
-        if let (Some(view), Some(version)) = (&mut self.view, polled.version) {
-            view.version = version;
+        let (collector, ended) = polled?;
+        if let Some(view) = &mut self.view {
+            view.collector = collector;
         }
-        self.conclude(connection, polled.ended).await
+        self.conclude(connection, ended).await
     }
 
     /// Makes the view, and makes it show what is waited for.
@@ -307,21 +280,16 @@ impl Following {
             None => {
                 // What was polled by other means does not end this poll; start from everything.
                 self.poll = None;
-                self.fresh = self.waiting.keys().map(Ref::upcast).collect();
-                self.view.insert(open_view(connection).await?)
+                self.fresh = self.waiting.keys().cloned().collect();
+                self.view.insert(View::open(connection).await?)
             }
         };
         // Members are not reported again: those that have ended must be read, the others are awaited already.
-        let ended: Vec<Ref<Task>> = self
-            .fresh
-            .iter()
-            .filter(|task| view.ended.contains(*task))
-            .filter_map(Ref::cast)
-            .collect();
+        let ended = self.fresh.iter().filter(|task| view.ended.contains(task)).cloned().collect();
         self.fresh.retain(|task| !view.members.contains(task));
         if !self.fresh.is_empty() {
-            for task in view.show(connection, &self.fresh).await?.iter().filter_map(Ref::cast) {
-                reply(&mut self.waiting, &task, || Outcome::Lost);
+            for task in view.show(&self.fresh).await?.iter().filter_map(Ref::cast) {
+                reply(&mut self.waiting, &task, None);
             }
             self.fresh.clear();
         }
@@ -338,26 +306,19 @@ impl Following {
         for task in ended {
             // What we took out of the view ourselves leaves it, too.
             if let Some(view) = &mut self.view
-                && view.members.contains(&task.upcast())
+                && view.members.contains(&task)
             {
-                view.ended.insert(task.upcast());
+                view.ended.insert(task.clone());
             }
             if let Some(waiter) = self.waiting.get(&task).and_then(|waiters| waiters.first()) {
                 by_service.entry(namespace(waiter.service)).or_default().push(task);
             }
         }
         for (service, tasks) in by_service {
-            let mut found: HashMap<Ref<Task>, Ended> = HashMap::new();
-            for task in connection.read_as::<Ended, Task>(service, &tasks).await? {
-                found.insert(task.reference.clone(), task);
-            }
+            let found = connection.read_as::<Ended, Task>(service, &tasks).await?;
             for task in tasks {
-                match found.get(&task) {
-                    Some(end) => {
-                        reply(&mut self.waiting, &task, || Outcome::Ended(Box::new(end.clone())));
-                    }
-                    None => reply(&mut self.waiting, &task, || Outcome::Lost),
-                }
+                let end = found.iter().find(|end| end.reference == task);
+                reply(&mut self.waiting, &task, end);
             }
         }
         Ok(())
@@ -375,7 +336,7 @@ impl Following {
         if error.is_logged_out()
             && let Some(view) = lost
         {
-            connection.forget(&view.session).await;
+            connection.forget(&view.list.session).await;
             return;
         }
         if self.resting.is_none() {
@@ -390,81 +351,45 @@ fn namespace(service: Service) -> Service {
     if service == Service::Cns { Service::CnsTasks } else { Service::Vim }
 }
 
-fn reply(waiting: &mut Waiting, task: &Ref<Task>, outcome: impl Fn() -> Outcome) {
+fn reply(waiting: &mut Waiting, task: &Ref<Task>, end: Option<&Ended>) {
     for waiter in waiting.remove(task).unwrap_or_default() {
         // Whoever gave up waiting does not want to know.
-        waiter.reply.send(outcome()).unwrap_or_default();
+        waiter.reply.send(end.cloned()).unwrap_or_default();
     }
-}
-
-async fn open_view(connection: &Connection) -> Result<View, Error> {
-    let session = connection.established().await?;
-    let opened = View::open(connection, Arc::clone(&session)).await;
-    if let Err(error) = &opened
-        && error.is_logged_out()
-    {
-        connection.forget(&session).await;
-    }
-    opened
 }
 
 /// The next poll: of the view, or of every task.
 fn next_poll(
     connection: &Connection,
-    view: Option<&View>,
+    view: Option<&mut View>,
     waiting: &Waiting,
 ) -> BoxFuture<'static, Result<Polled, Error>> {
-    let connection = connection.clone();
-    let Some(view) = view else {
-        let tasks: Vec<Ref<Task>> = waiting.keys().cloned().collect();
+    if let Some(mut collector) = view.and_then(|view| view.collector.take()) {
         return Box::pin(async move {
-            tokio::time::sleep(POLL).await;
-            poll_states(&connection, &tasks).await
+            let page = collector.poll(Duration::ZERO).await?;
+            Ok((Some(collector), page.changes.into_iter().flatten().collect()))
         });
-    };
-    let (session, collector) = (Arc::clone(&view.session), view.collector.on().clone());
-    let version = view.version.clone();
+    }
+    let (connection, mut tasks) = (connection.clone(), waiting.keys().cloned().collect::<Vec<_>>());
     Box::pin(async move {
-        let mut changes = Vec::new();
-        let answer = wait(&connection, &session, &collector, &version, LONGEST_POLL, {
-            |_, reader, update| {
-                changes.extend(read_update::<Progress>(reader, update)?);
-                Ok(())
-            }
-        })
-        .await?;
-        Ok(reported(answer.version, changes))
+        sleep(POLL).await;
+        let states: Vec<Progress> = connection.read(&tasks).await?;
+        tasks.retain(|task| {
+            !states.iter().any(|state| state.reference == *task && !has_ended(&state.state))
+        });
+        Ok((None, tasks))
     })
 }
 
-/// Asks for the state of every task.
-async fn poll_states(connection: &Connection, tasks: &[Ref<Task>]) -> Result<Polled, Error> {
-    let states: Vec<Progress> = connection.read(tasks).await?;
-    let running = |task: &Ref<Task>| {
-        states.iter().any(|state| state.reference == *task && !has_ended(&state.state))
-    };
-    let ended = tasks.iter().filter(|task| !running(task)).cloned().collect();
-    Ok(Polled { version: None, ended })
-}
-
-fn reported(version: String, changes: Vec<Change<Progress>>) -> Polled {
-    let mut ended = Vec::new();
-    for change in changes {
-        match change {
-            Change::Entered(task) if has_ended(&task.state) => ended.push(task.reference),
-            Change::Changed(delta) => {
-                let mut task = Progress::begin(&delta.reference()).unwrap_or_default();
-                delta.apply(&mut task);
-                if has_ended(&task.state) {
-                    ended.push(task.reference);
-                }
-            }
-            // Out of the view is out of the server's memory; reading the task shows which.
-            Change::Left(reference) => ended.extend(reference.cast()),
-            Change::Entered(_) | Change::Synced => {}
+/// The task that a change ends.
+fn ended(change: Change<Progress>) -> Option<Ref<Task>> {
+    match change {
+        Change::Entered(task) | Change::Changed(Delta { values: task, .. }) => {
+            has_ended(&task.state).then_some(task.reference)
         }
+        // Out of the view is out of the server's memory; reading the task shows which.
+        Change::Left(reference) => reference.cast(),
     }
-    Polled { version: Some(version), ended }
 }
 
 fn has_ended(state: &TaskInfoState) -> bool {

@@ -38,11 +38,6 @@ pub struct Disks<'a> {
 }
 
 impl Disks<'_> {
-    /// The content of the service.
-    pub fn content(&self) -> &VslmServiceInstanceContent {
-        &self.content
-    }
-
     /// Makes a plain disk a first class disk and returns its id. One that is a first class disk already is
     /// not an error. `url` names the file; see [`file_url`].
     pub async fn register(&self, url: &str, name: Option<&str>) -> Result<String, Error> {

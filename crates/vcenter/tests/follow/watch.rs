@@ -1,9 +1,10 @@
 //! Outages, lost sessions, and what is left at the server.
 
-use lab::vcenter::{Fault, Objects, Power};
-use vcenter::Health;
+use lab::vcenter::{Fault, HttpFault, HttpFaultKind, Objects, Power};
+use vcenter::{Health, Snapshot};
+use vsphere::inventory::PowerState;
 
-use crate::site::{Site, USER, is_current, vm, wait_for};
+use crate::site::{Site, USER, is_current, names, vm, wait_for};
 
 /// What one follower of one datacenter has at the server.
 const ATTACHED: Objects = Objects {
@@ -58,11 +59,67 @@ async fn an_expired_session_is_not_an_outage() {
     site.current().await;
     site.simulator.control().expire_sessions().await.unwrap();
     site.simulator.control().power("/dc-1/vm/k8s/node-1", Power::Off).await.unwrap();
-    let off = |snapshot: &vcenter::Snapshot| {
+    let off = |snapshot: &Snapshot| {
         assert!(is_current(snapshot), "{:?}", snapshot.health());
-        vm(snapshot, "node-1").is_some_and(|vm| vm.power == vsphere::inventory::PowerState::Off)
+        is(snapshot, "node-1", &PowerState::Off)
     };
     site.until("the change is seen", off).await;
+    site.stop().await;
+}
+
+fn is(snapshot: &Snapshot, name: &str, power: &PowerState) -> bool {
+    vm(snapshot, name).is_some_and(|vm| vm.power == *power)
+}
+
+#[tokio::test]
+async fn what_happened_while_vcenter_restarted_is_caught_up_with() {
+    let mut site = Site::start(&["dc-1"]).await;
+    site.current().await;
+    let control = site.simulator.control();
+    control.unregister("node-2").await.unwrap();
+    control.restart(500).await.unwrap();
+    control.power("node-1", Power::Off).await.unwrap();
+    let caught_up = |snapshot: &Snapshot| {
+        is_current(snapshot)
+            && is(snapshot, "node-1", &PowerState::Off)
+            && vm(snapshot, "node-2").is_none()
+    };
+    let snapshot = site.until("it caught up", caught_up).await;
+    assert_eq!(names(&snapshot), ["node-1"]);
+    site.stop().await;
+}
+
+#[tokio::test]
+async fn broken_answers_and_a_lost_version_lose_no_change() {
+    let mut site = Site::start(&["dc-1"]).await;
+    site.current().await;
+    let http = |kind| {
+        let method = Some("WaitForUpdatesEx".to_owned());
+        HttpFault { path: "/sdk".to_owned(), method, kind, count: 2 }
+    };
+    let broken = [
+        Some(http(HttpFaultKind::Status { status: 503 })),
+        Some(http(HttpFaultKind::Truncate)),
+        Some(http(HttpFaultKind::Reset)),
+        None,
+    ];
+    let lost = Fault::next("WaitForUpdatesEx", "InvalidCollectorVersion");
+    let mut name = "node-1".to_owned();
+    for (round, broken) in broken.into_iter().enumerate() {
+        let control = site.simulator.control();
+        let armed = match broken {
+            Some(fault) => control.break_http(&fault).await,
+            None => control.fail(&lost).await,
+        };
+        armed.unwrap();
+        let other = format!("renamed-{round}");
+        control.rename(&name, &other).await.unwrap();
+        name = other;
+        site.until("the new name is seen", |snapshot| vm(snapshot, &name).is_some()).await;
+        site.simulator.control().disarm().await.unwrap();
+    }
+    let snapshot = site.current().await;
+    assert_eq!(names(&snapshot), ["node-2", "renamed-3"]);
     site.stop().await;
 }
 

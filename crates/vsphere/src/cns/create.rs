@@ -127,65 +127,50 @@ impl NewVolume {
 
 impl Content {
     fn backing(&self) -> AnyCnsBackingObjectDetails {
-        let disk = |mebibytes: i64| {
-            CnsBlockBackingDetails { capacity_in_mb: Some(mebibytes), ..Default::default() }.into()
-        };
+        let mut disk = CnsBlockBackingDetails::default();
         match self {
             Self::Empty { mebibytes, .. }
             | Self::Snapshot { mebibytes, .. }
-            | Self::Clone { mebibytes, .. } => disk(*mebibytes),
-            Self::Share { mebibytes, .. } => CnsVsanFileShareBackingDetails {
-                capacity_in_mb: Some(*mebibytes),
-                ..Default::default()
+            | Self::Clone { mebibytes, .. } => disk.capacity_in_mb = Some(*mebibytes),
+            Self::Disk(id) => disk.backing_disk_id = Some(id.clone()),
+            Self::File(url) => disk.backing_disk_url_path = Some(url.clone()),
+            Self::Share { mebibytes, .. } => {
+                let capacity_in_mb = Some(*mebibytes);
+                return CnsVsanFileShareBackingDetails { capacity_in_mb, ..Default::default() }
+                    .into();
             }
-            .into(),
-            Self::Disk(id) => {
-                CnsBlockBackingDetails { backing_disk_id: Some(id.clone()), ..Default::default() }
-                    .into()
-            }
-            Self::File(url) => CnsBlockBackingDetails {
-                backing_disk_url_path: Some(url.clone()),
-                ..Default::default()
-            }
-            .into(),
         }
+        disk.into()
     }
 
     fn create_spec(&self) -> Option<AnyCnsBaseCreateSpec> {
-        match self {
+        Some(match self {
             Self::Empty { encryption: Some(encryption), .. } => {
-                Some(CnsBlockCreateSpec { crypto_spec: Some(encryption.clone()) }.into())
+                CnsBlockCreateSpec { crypto_spec: Some(encryption.clone()) }.into()
             }
-            Self::Share { mebibytes, permissions } => {
-                let spec = CnsVSANFileCreateSpec {
-                    soft_quota_in_mb: Some(*mebibytes),
-                    permission: permissions.clone(),
-                };
-                Some(spec.into())
+            Self::Share { mebibytes, permissions } => CnsVSANFileCreateSpec {
+                soft_quota_in_mb: Some(*mebibytes),
+                permission: permissions.clone(),
             }
-            _ => None,
-        }
+            .into(),
+            _ => return None,
+        })
     }
 
     fn source(&self) -> Option<AnyCnsVolumeSource> {
-        match self {
-            Self::Snapshot { volume, snapshot, linked, .. } => {
-                let source = CnsSnapshotVolumeSource {
-                    volume_id: Some(volume.clone()),
-                    snapshot_id: Some(snapshot.clone()),
-                    linked_clone: linked.then_some(true),
-                };
-                Some(source.into())
+        Some(match self {
+            Self::Snapshot { volume, snapshot, linked, .. } => CnsSnapshotVolumeSource {
+                volume_id: Some(volume.clone()),
+                snapshot_id: Some(snapshot.clone()),
+                linked_clone: linked.then_some(true),
             }
+            .into(),
             Self::Clone { volume, .. } => {
-                let source = CnsCloneVolumeSource {
-                    volume_id: volume.clone(),
-                    keep_after_delete_vm: Some(true),
-                };
-                Some(source.into())
+                CnsCloneVolumeSource { volume_id: volume.clone(), keep_after_delete_vm: Some(true) }
+                    .into()
             }
-            _ => None,
-        }
+            _ => return None,
+        })
     }
 }
 

@@ -25,7 +25,7 @@ pub trait Outcome: Sized {
     }
 }
 
-/// A volume that was made.
+/// A volume that was made, or a disk that is a volume now.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Created {
     /// Its id.
@@ -36,17 +36,8 @@ pub struct Created {
     pub datastore: Option<Ref<Datastore>>,
     /// The datastores that CNS looked at, with the reasons against those that it did not take.
     pub placements: Vec<CnsPlacementResult>,
-    /// Whether a volume with the id that the caller chose was there before: by an earlier attempt, unless ids are
-    /// chosen twice. Its size and policy need not be those of this attempt.
-    pub existed: bool,
-}
-
-/// A disk that is a volume now.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Registered {
-    /// The volume's id.
-    pub volume: CnsVolumeId,
-    /// Whether it was one before.
+    /// Whether a volume of the disk, or with the id that the caller chose, was there before: by an earlier attempt,
+    /// unless ids are chosen twice. Its size and policy need not be those of this attempt.
     pub existed: bool,
 }
 
@@ -113,56 +104,49 @@ impl Outcome for Synced {
 
 impl Outcome for Created {
     fn read(result: AnyCnsVolumeOperationResult) -> Result<Self, Cause> {
+        let known = fault_of(&result).and_then(|fault| fault.find("CnsAlreadyRegisteredFault"));
+        if let Some(volume) = known.and_then(|fault| fault.field("volumeId.id")) {
+            let (volume, placements) = (volume.into(), Vec::new());
+            return Ok(Self { volume, name: None, datastore: None, placements, existed: true });
+        }
         let AnyCnsVolumeOperationResult::CnsVolumeCreateResult(created) = result else {
             // Servers may answer with a mere fault.
             return Err(sound(result).err().unwrap_or_else(|| other("CnsVolumeCreateResult")));
         };
-        let placements = created.placement_results;
+        let (name, placements) = (created.name, created.placement_results);
         if let Some(fault) = created.fault.map(Box::new) {
             if let Some(volume) = existing(&fault, created.volume_id) {
                 let datastore = fault.field("datastore").map(Ref::new);
-                return Ok(Self {
-                    volume,
-                    name: created.name,
-                    datastore,
-                    placements,
-                    existed: true,
-                });
+                return Ok(Self { volume, name, datastore, placements, existed: true });
             }
-            let unplaced =
-                placements.iter().any(|placement| !placement.placement_faults.is_empty());
-            return Err(if unplaced {
-                Cause::Unplaced { fault, placements }
-            } else {
-                Cause::Fault(fault)
+            let unplaced = placements.iter().any(|one| !one.placement_faults.is_empty());
+            return Err(match unplaced {
+                true => Cause::Unplaced { fault, placements },
+                false => Cause::Fault(fault),
             });
         }
         let volume = created.volume_id.filter(is_named).ok_or_else(|| other("a volume id"))?;
-        let taken = placements.iter().find(|placement| placement.placement_faults.is_empty());
+        let taken = placements.iter().find(|one| one.placement_faults.is_empty());
         let datastore = taken.map(|placement| placement.datastore.clone());
-        Ok(Self { volume, name: created.name, datastore, placements, existed: false })
+        Ok(Self { volume, name, datastore, placements, existed: false })
     }
 }
 
-impl Outcome for Registered {
-    fn read(result: AnyCnsVolumeOperationResult) -> Result<Self, Cause> {
-        let known = fault_of(&result).and_then(|fault| fault.find("CnsAlreadyRegisteredFault"));
-        if let Some(id) = known.and_then(|fault| fault.field("volumeId.id")) {
-            return Ok(Self { volume: id.into(), existed: true });
+/// The result of this type, unless it holds a fault.
+macro_rules! sound {
+    ($result:expr, $type:ident) => {
+        match sound($result)? {
+            AnyCnsVolumeOperationResult::$type(result) => result,
+            _ => return Err(other(stringify!($type))),
         }
-        Created::read(result).map(|created| Self { volume: created.volume, existed: false })
-    }
+    };
 }
 
 impl Outcome for Attached {
     fn read(result: AnyCnsVolumeOperationResult) -> Result<Self, Cause> {
-        match sound(result)? {
-            AnyCnsVolumeOperationResult::CnsVolumeAttachResult(attached) => {
-                let disk_uuid = attached.disk_uuid.filter(|uuid| !uuid.is_empty());
-                disk_uuid.map(|disk_uuid| Self { disk_uuid }).ok_or_else(|| other("a disk UUID"))
-            }
-            _ => Err(other("CnsVolumeAttachResult")),
-        }
+        let disk_uuid = sound!(result, CnsVolumeAttachResult).disk_uuid;
+        let disk_uuid = disk_uuid.filter(|uuid| !uuid.is_empty());
+        disk_uuid.map(|disk_uuid| Self { disk_uuid }).ok_or_else(|| other("a disk UUID"))
     }
 }
 
@@ -175,41 +159,27 @@ impl Outcome for TakenSnapshot {
             // The one name is in keeping with all others, the other one is govmomi's.
             && let Some(id) = fault.field("snapshotId.id").or(fault.field("SnapshotId.id"))
         {
-            let snapshot = CnsSnapshot {
-                snapshot_id: id.into(),
-                volume_id: volume.into(),
-                ..CnsSnapshot::default()
-            };
+            let (snapshot_id, volume_id) = (id.into(), volume.into());
+            let snapshot = CnsSnapshot { snapshot_id, volume_id, ..CnsSnapshot::default() };
             return Ok(Self { snapshot, all_mebibytes: None });
         }
-        match sound(result)? {
-            AnyCnsVolumeOperationResult::CnsSnapshotCreateResult(created) => {
-                let snapshot = created.snapshot.ok_or_else(|| other("a snapshot"))?;
-                Ok(Self { snapshot, all_mebibytes: created.aggregated_snapshot_capacity_in_mb })
-            }
-            _ => Err(other("CnsSnapshotCreateResult")),
-        }
+        let created = sound!(result, CnsSnapshotCreateResult);
+        let snapshot = created.snapshot.ok_or_else(|| other("a snapshot"))?;
+        Ok(Self { snapshot, all_mebibytes: created.aggregated_snapshot_capacity_in_mb })
     }
 }
 
 impl Outcome for DeletedSnapshot {
     fn read(result: AnyCnsVolumeOperationResult) -> Result<Self, Cause> {
-        match sound(result)? {
-            AnyCnsVolumeOperationResult::CnsSnapshotDeleteResult(deleted) => Ok(Self {
-                snapshot: deleted.snapshot_id,
-                all_mebibytes: deleted.aggregated_snapshot_capacity_in_mb,
-            }),
-            _ => Err(other("CnsSnapshotDeleteResult")),
-        }
+        let deleted = sound!(result, CnsSnapshotDeleteResult);
+        let all_mebibytes = deleted.aggregated_snapshot_capacity_in_mb;
+        Ok(Self { snapshot: deleted.snapshot_id, all_mebibytes })
     }
 }
 
 impl Outcome for VStorageObject {
     fn read(result: AnyCnsVolumeOperationResult) -> Result<Self, Cause> {
-        let AnyCnsVolumeOperationResult::CnsQueryVolumeInfoResult(queried) = sound(result)? else {
-            return Err(other("CnsQueryVolumeInfoResult"));
-        };
-        match queried.volume_info {
+        match sound!(result, CnsQueryVolumeInfoResult).volume_info {
             Some(AnyCnsVolumeInfo::CnsBlockVolumeInfo(block)) => Ok(*block.vstorage_object),
             _ => Err(other("a disk")),
         }
@@ -218,12 +188,7 @@ impl Outcome for VStorageObject {
 
 impl Outcome for CnsQueryResult {
     fn read(result: AnyCnsVolumeOperationResult) -> Result<Self, Cause> {
-        match sound(result)? {
-            AnyCnsVolumeOperationResult::CnsAsyncQueryResult(queried) => {
-                queried.query_result.ok_or_else(|| other("volumes"))
-            }
-            _ => Err(other("CnsAsyncQueryResult")),
-        }
+        sound!(result, CnsAsyncQueryResult).query_result.ok_or_else(|| other("volumes"))
     }
 }
 
@@ -249,22 +214,18 @@ fn sound(result: AnyCnsVolumeOperationResult) -> Result<AnyCnsVolumeOperationRes
     }
 }
 
-/// What all types of results begin with.
+/// A field that all types of results have.
 macro_rules! common {
-    ($result:expr, $field:ident) => {
+    ($result:expr, $field:ident: $($type:ident)*) => {
         match $result {
-            AnyCnsVolumeOperationResult::CnsVolumeOperationResult(result) => result.$field.as_ref(),
-            AnyCnsVolumeOperationResult::CnsAsyncQueryResult(result) => result.$field.as_ref(),
-            AnyCnsVolumeOperationResult::CnsQueryVolumeInfoResult(result) => result.$field.as_ref(),
-            AnyCnsVolumeOperationResult::CnsSnapshotCreateResult(result) => result.$field.as_ref(),
-            AnyCnsVolumeOperationResult::CnsSnapshotDeleteResult(result) => result.$field.as_ref(),
-            AnyCnsVolumeOperationResult::CnsSnapshotOperationResult(result) => {
-                result.$field.as_ref()
-            }
-            AnyCnsVolumeOperationResult::CnsVolumeAttachResult(result) => result.$field.as_ref(),
-            AnyCnsVolumeOperationResult::CnsVolumeCreateResult(result) => result.$field.as_ref(),
+            $(AnyCnsVolumeOperationResult::$type(result) => result.$field.as_ref(),)*
             AnyCnsVolumeOperationResult::Other { base, .. } => base.$field.as_ref(),
         }
+    };
+    ($result:expr, $field:ident) => {
+        common!($result, $field: CnsVolumeOperationResult CnsAsyncQueryResult CnsQueryVolumeInfoResult
+            CnsSnapshotCreateResult CnsSnapshotDeleteResult CnsSnapshotOperationResult
+            CnsVolumeAttachResult CnsVolumeCreateResult)
     };
 }
 

@@ -5,6 +5,8 @@
 use std::collections::VecDeque;
 
 use super::{Started, Volumes, manager};
+/// A part of a volume that a query can return.
+pub use crate::types::QuerySelectionNameType as Select;
 use crate::{
     connection::Connection,
     error::Error,
@@ -22,61 +24,18 @@ const PAGE: i64 = 500;
 /// More ids in one filter are refused.
 const MOST_IDS: usize = 1000;
 
-/// A part of a volume that a query can return. The id is always returned.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Select {
-    /// Who uses it.
-    Metadata,
-    /// The URL of its datastore.
-    DatastoreUrl,
-    /// The id of its storage policy.
-    Policy,
-    /// Whether it is block or file.
-    Type,
-    /// Its name.
-    Name,
-    /// Its size, and the disk or share behind it.
-    Backing,
-    /// Whether it complies with its policy.
-    Compliance,
-    /// Whether its datastore is accessible.
-    Accessibility,
-    /// Whether it is well.
-    Health,
-}
-
-/// Everything that a query can return.
+/// Everything that a query can return. The id is always returned.
 pub const ALL: &[Select] = &[
-    Select::Metadata,
+    Select::VolumeMetadata,
     Select::DatastoreUrl,
-    Select::Policy,
-    Select::Type,
-    Select::Name,
-    Select::Backing,
-    Select::Compliance,
-    Select::Accessibility,
-    Select::Health,
+    Select::PolicyId,
+    Select::VolumeType,
+    Select::VolumeName,
+    Select::BackingObjectDetails,
+    Select::ComplianceStatus,
+    Select::DatastoreAccessibilityStatus,
+    Select::HealthStatus,
 ];
-
-impl Select {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Metadata => "VOLUME_METADATA",
-            Self::DatastoreUrl => "DATASTORE_URL",
-            Self::Policy => "POLICY_ID",
-            Self::Type => "VOLUME_TYPE",
-            Self::Name => "VOLUME_NAME",
-            Self::Backing => "BACKING_OBJECT_DETAILS",
-            Self::Compliance => "COMPLIANCE_STATUS",
-            Self::Accessibility => "DATASTORE_ACCESSIBILITY_STATUS",
-            Self::Health => "HEALTH_STATUS",
-        }
-    }
-}
-
-fn selection(wanted: &[Select]) -> CnsQuerySelection {
-    CnsQuerySelection { names: wanted.iter().map(|select| select.name().to_owned()).collect() }
-}
 
 impl Volumes<'_> {
     /// The volumes that pass a filter, page by page. Nothing is sent before the first page is requested.
@@ -121,9 +80,9 @@ impl Volumes<'_> {
         wanted: &[Select],
     ) -> Result<Vec<CnsVolume>, Error> {
         let release = self.require(CnsQueryAllVolume::NAME, plain_needs(filter)).await?;
-        let mut selection = selection(wanted);
+        let mut selection = CnsQuerySelection { names: wanted.to_vec() };
         if !release.knows(VSAN_7_0) {
-            selection.names.retain(|name| name != Select::Health.name());
+            selection.names.retain(|name| *name != Select::HealthStatus);
         }
         let mut volumes = Vec::new();
         for ids in chunks(&filter.volume_ids) {
@@ -141,7 +100,7 @@ impl Volumes<'_> {
         filter: &CnsQueryFilter,
         wanted: &[Select],
     ) -> Result<Started<CnsQueryResult>, Error> {
-        let selection = Some(selection(wanted));
+        let selection = Some(CnsQuerySelection { names: wanted.to_vec() });
         let query = CnsQueryAsync { filter: filter.clone().into(), selection };
         Ok(Started { batch: self.start(&query, Vec::new()).await? })
     }
@@ -165,7 +124,8 @@ impl Pages {
         let ids = chunks(&std::mem::take(ids)).into();
         let first = CnsCursor { limit: PAGE, ..CnsCursor::default() };
         let cursor = cursor.take().unwrap_or(first);
-        Self { connection: connection.clone(), filter, selection: selection(wanted), ids, cursor }
+        let selection = CnsQuerySelection { names: wanted.to_vec() };
+        Self { connection: connection.clone(), filter, selection, ids, cursor }
     }
 
     /// At most this many volumes a page.

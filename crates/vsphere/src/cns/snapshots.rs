@@ -62,10 +62,7 @@ impl Volumes<'_> {
             CnsSnapshotQuerySpec { volume_id: volume.clone(), snapshot_id: Some(snapshot.clone()) };
         let mut pages = SnapshotPages::new(self.connection, Some(spec));
         let page = pages.next_page(limit).await?.unwrap_or_default();
-        page.into_iter().next().unwrap_or_else(|| {
-            let missing = Malformed::new("neither a snapshot nor a reason");
-            Err(self.connection.wire().error(CnsQuerySnapshots::NAME, Cause::Malformed(missing)))
-        })
+        page.into_iter().next().unwrap_or_else(|| pages.read(Default::default()))
     }
 }
 

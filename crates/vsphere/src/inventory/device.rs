@@ -9,8 +9,8 @@ use crate::{
     inventory::Inventory,
     object,
     reference::Ref,
-    types::{Datastore, ID, ManagedObject, VirtualMachine},
-    xml::{Element, FromXml, Malformed, Reader},
+    types::{Datastore, ID, VirtualMachine},
+    xml::{Element, Field, FromXml, Malformed, Reader},
 };
 
 object! {
@@ -58,8 +58,6 @@ pub struct Backing {
     pub uuid: Option<String>,
     /// The name of a standard network.
     pub device_name: Option<String>,
-    /// A standard network.
-    pub network: Option<Ref<ManagedObject>>,
     /// The key of a distributed port group.
     pub portgroup_key: Option<String>,
     /// The id of a network that NSX manages.
@@ -80,24 +78,22 @@ impl Device {
 
 impl FromXml for Device {
     fn from_xml(reader: &mut Reader<'_>, element: &Element<'_>) -> Result<Self, Malformed> {
-        let mut device = Self {
-            type_name: element.xsi_type().unwrap_or_default().into_owned(),
-            ..Self::default()
-        };
+        let type_name = element.xsi_type().unwrap_or_default().into_owned();
+        let mut device = Self { type_name, ..Self::default() };
         while let Some(child) = reader.child(element)? {
             match child.name() {
-                "key" => device.key = i32::from_xml(reader, &child)?,
+                "key" => device.key.absorb(reader, &child)?,
                 "deviceInfo" => {
                     if let Some(label) = reader.find(&child, "label")? {
-                        device.label = String::from_xml(reader, &label)?;
+                        device.label.absorb(reader, &label)?;
                     }
                 }
-                "backing" => device.backing = Backing::from_xml(reader, &child)?,
-                "controllerKey" => device.controller_key = Some(i32::from_xml(reader, &child)?),
-                "unitNumber" => device.unit_number = Some(i32::from_xml(reader, &child)?),
-                "busNumber" => device.bus_number = Some(i32::from_xml(reader, &child)?),
-                "macAddress" => device.mac_address = Some(String::from_xml(reader, &child)?),
-                "capacityInBytes" => device.capacity = Some(i64::from_xml(reader, &child)?),
+                "backing" => device.backing.absorb(reader, &child)?,
+                "controllerKey" => device.controller_key.absorb(reader, &child)?,
+                "unitNumber" => device.unit_number.absorb(reader, &child)?,
+                "busNumber" => device.bus_number.absorb(reader, &child)?,
+                "macAddress" => device.mac_address.absorb(reader, &child)?,
+                "capacityInBytes" => device.capacity.absorb(reader, &child)?,
                 // All there is of the size in answers of old hosts.
                 "capacityInKB" => {
                     let kib = i64::from_xml(reader, &child)?;
@@ -113,24 +109,19 @@ impl FromXml for Device {
 
 impl FromXml for Backing {
     fn from_xml(reader: &mut Reader<'_>, element: &Element<'_>) -> Result<Self, Malformed> {
-        let mut backing = Self {
-            type_name: element.xsi_type().unwrap_or_default().into_owned(),
-            ..Self::default()
-        };
+        let type_name = element.xsi_type().unwrap_or_default().into_owned();
+        let mut backing = Self { type_name, ..Self::default() };
         while let Some(child) = reader.child(element)? {
             match child.name() {
-                "fileName" => backing.file_name = Some(String::from_xml(reader, &child)?),
-                "datastore" => backing.datastore = Some(Ref::from_xml(reader, &child)?),
-                "uuid" => backing.uuid = Some(String::from_xml(reader, &child)?),
-                "deviceName" => backing.device_name = Some(String::from_xml(reader, &child)?),
-                "network" => backing.network = Some(Ref::from_xml(reader, &child)?),
+                "fileName" => backing.file_name.absorb(reader, &child)?,
+                "datastore" => backing.datastore.absorb(reader, &child)?,
+                "uuid" => backing.uuid.absorb(reader, &child)?,
+                "deviceName" => backing.device_name.absorb(reader, &child)?,
+                "opaqueNetworkId" => backing.opaque_network_id.absorb(reader, &child)?,
                 "port" => {
                     if let Some(key) = reader.find(&child, "portgroupKey")? {
-                        backing.portgroup_key = Some(String::from_xml(reader, &key)?);
+                        backing.portgroup_key.absorb(reader, &key)?;
                     }
-                }
-                "opaqueNetworkId" => {
-                    backing.opaque_network_id = Some(String::from_xml(reader, &child)?);
                 }
                 _ => {}
             }

@@ -42,19 +42,16 @@ impl FromStr for Uuid {
     /// `VMware-42 30 b1 a0 5e ed 40 00-80 00 00 00 00 00 00 01`, in upper or lower case.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let invalid = || InvalidUuid(text.to_owned());
-        let trimmed = text.trim();
-        let serial = trimmed
-            .get(..7)
-            .filter(|start| start.eq_ignore_ascii_case("VMware-"))
-            .and_then(|_| trimmed.get(7..));
-        let digits: String = match serial {
-            Some(serial) => serial.chars().filter(|c| !matches!(c, ' ' | '-')).collect(),
-            None => trimmed.chars().filter(|c| *c != '-').collect(),
+        let text = text.trim();
+        let serial =
+            text.split_at_checked(7).filter(|(own, _)| own.eq_ignore_ascii_case("VMware-"));
+        let digits = match serial {
+            Some((_, serial)) => serial.replace([' ', '-'], ""),
+            None if text.contains('-') && text.split('-').map(str::len).ne([8, 4, 4, 4, 12]) => {
+                return Err(invalid());
+            }
+            None => text.replace('-', ""),
         };
-        let grouped = serial.is_none() && trimmed.contains('-');
-        if grouped && trimmed.split('-').map(str::len).ne([8, 4, 4, 4, 12]) {
-            return Err(invalid());
-        }
         if digits.len() != 32 || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             return Err(invalid());
         }

@@ -11,7 +11,7 @@ use std::{
 
 use crate::{
     error::Error,
-    inventory::{Device, Inventory, settings::option},
+    inventory::{Backing, Device, Inventory, settings::option},
     object,
     reference::{Kind, Ref},
     types::{
@@ -91,12 +91,8 @@ pub struct Nic {
     pub reported: bool,
 }
 
-/// Names of networks by what backings have of them.
-#[derive(Default)]
-struct Names {
-    by_portgroup: HashMap<String, String>,
-    by_opaque_id: HashMap<String, String>,
-}
+/// Names of networks by what backings have of them: the key of a port group, or the id that NSX gave.
+type Names = HashMap<String, String>;
 
 impl Inventory<'_> {
     /// The network cards and options of these VMs. At most three requests, however many VMs. VMs that do not
@@ -109,7 +105,7 @@ impl Inventory<'_> {
             Cards {
                 vm: wiring.reference,
                 change_version: wiring.change_version,
-                cards: plugged.map(|device| names.card(device)).collect(),
+                cards: plugged.map(|device| card(device, &names)).collect(),
                 extra_config: wiring.extra_config,
             }
         };
@@ -120,10 +116,9 @@ impl Inventory<'_> {
         let groups: Vec<PortGroup> =
             self.connection.read(&of_kind::<DistributedVirtualPortgroup>(wirings)).await?;
         let opaque: Vec<Opaque> = self.connection.read(&of_kind::<OpaqueNetwork>(wirings)).await?;
-        Ok(Names {
-            by_portgroup: groups.into_iter().map(|group| (group.key, group.name)).collect(),
-            by_opaque_id: opaque.into_iter().filter_map(|net| Some((net.id?, net.name))).collect(),
-        })
+        let groups = groups.into_iter().map(|group| (group.key, group.name));
+        let opaque = opaque.into_iter().filter_map(|network| Some((network.id?, network.name)));
+        Ok(groups.chain(opaque).collect())
     }
 }
 
@@ -133,16 +128,14 @@ fn of_kind<K: Kind>(wirings: &[Wiring]) -> Vec<Ref<K>> {
     distinct.into_iter().collect()
 }
 
-impl Names {
-    fn card(&self, device: &Device) -> Card {
-        let backing = &device.backing;
-        let of_group = backing.portgroup_key.as_ref().and_then(|key| self.by_portgroup.get(key));
-        let of_opaque = backing.opaque_network_id.as_ref().and_then(|id| self.by_opaque_id.get(id));
-        Card {
-            key: device.key,
-            mac: device.mac_address.as_ref().map(|mac| mac.to_ascii_lowercase()),
-            network: of_group.or(of_opaque).or(backing.device_name.as_ref()).cloned(),
-        }
+fn card(device: &Device, names: &Names) -> Card {
+    let Backing { portgroup_key, opaque_network_id, device_name, .. } = &device.backing;
+    let named = [portgroup_key, opaque_network_id].into_iter().flatten();
+    let network = named.filter_map(|key| names.get(key)).chain(device_name).next();
+    Card {
+        key: device.key,
+        mac: device.mac_address.as_ref().map(|mac| mac.to_ascii_lowercase()),
+        network: network.cloned(),
     }
 }
 
@@ -184,13 +177,13 @@ fn address(text: &str) -> Option<IpAddr> {
 mod tests {
     use std::net::IpAddr;
 
-    use super::{Card, Names, join};
+    use super::{Card, Names, card, join};
     use crate::{
         inventory::{Backing, Device},
         types::GuestNicInfo,
     };
 
-    fn card(key: i32, mac: &str, backing: Backing) -> Device {
+    fn device(key: i32, mac: &str, backing: Backing) -> Device {
         Device { key, mac_address: Some(mac.to_owned()), backing, ..Device::default() }
     }
 
@@ -206,18 +199,16 @@ mod tests {
 
     #[test]
     fn cards_and_reports_are_joined_by_address_and_get_the_name_of_the_network() {
-        let names = Names {
-            by_portgroup: [("dvportgroup-1".to_owned(), "nodes".to_owned())].into(),
-            by_opaque_id: [("nsx-1".to_owned(), "overlay".to_owned())].into(),
-        };
+        let names = [("dvportgroup-1", "nodes"), ("nsx-1", "overlay")];
+        let names: Names = names.map(|(key, name)| (key.to_owned(), name.to_owned())).into();
         let portgroup_key = Some("dvportgroup-1".to_owned());
         let opaque_network_id = Some("nsx-1".to_owned());
         let device_name = Some("VM Network".to_owned());
         let devices = [
             Device { key: 1000, ..Device::default() },
-            card(4000, "00:50:56:AA:00:01", Backing { portgroup_key, ..Backing::default() }),
-            card(4001, "00:50:56:aa:00:02", Backing { device_name, ..Backing::default() }),
-            card(4002, "00:50:56:aa:00:03", Backing { opaque_network_id, ..Backing::default() }),
+            device(4000, "00:50:56:AA:00:01", Backing { portgroup_key, ..Backing::default() }),
+            device(4001, "00:50:56:aa:00:02", Backing { device_name, ..Backing::default() }),
+            device(4002, "00:50:56:aa:00:03", Backing { opaque_network_id, ..Backing::default() }),
         ];
         let guest = [
             reported(Some("00:50:56:aa:00:01"), None, 4000, &["10.0.0.1", "fe80::1%eth0", "junk"]),
@@ -225,7 +216,7 @@ mod tests {
             reported(None, Some(""), 4001, &[]),
         ];
         let cards: Vec<Card> =
-            devices.iter().filter(|one| one.is_card()).map(|one| names.card(one)).collect();
+            devices.iter().filter(|one| one.is_card()).map(|one| card(one, &names)).collect();
         let nics = join(&guest, &cards);
         let seen: Vec<_> = nics.iter().map(|nic| (nic.device, nic.network.as_deref())).collect();
         let expected = [

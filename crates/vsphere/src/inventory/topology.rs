@@ -11,6 +11,7 @@ use crate::{
     inventory::Inventory,
     object,
     reference::{IsA, Kind, Ref},
+    soap::Service,
     types::{
         AnySelectionSpec, Folder as FolderKind, HostSystem, ManagedEntity, ObjectSpec,
         SelectionSpec, TraversalSpec, VirtualApp, VirtualMachine,
@@ -58,11 +59,7 @@ impl Inventory<'_> {
             let host =
                 vm.host.map(|host| host.upcast()).filter(|host| way.steps.contains_key(host));
             if let Some(host) = host {
-                let chain = way.climb(host);
-                if !way.is_complete(&chain) {
-                    return Err(self.cut(&way, &chain));
-                }
-                found.insert(vm.reference, chain);
+                found.insert(vm.reference, self.climb(&way, host)?);
             }
         }
         Ok(found)
@@ -88,11 +85,10 @@ impl Inventory<'_> {
         if !way.steps.contains_key(&start) {
             return Ok(None);
         }
-        let chain = way.climb(start);
-        if !way.is_complete(&chain) {
-            return Err(self.cut(&way, &chain));
-        }
-        Ok(Some(joined(&chain, |at| Some(way.steps.get(at)?.name.as_str())) + &below))
+        let chain = self.climb(&way, start)?;
+        // The root folder has no name in paths.
+        let below_root = chain.iter().rev().skip(1).filter_map(|at| way.steps.get(at));
+        Ok(Some(below_root.map(|step| format!("/{}", step.name)).collect::<String>() + &below))
     }
 
     /// These objects and everything above them, in one request.
@@ -112,20 +108,29 @@ impl Inventory<'_> {
                 select_set: vec![SelectionSpec { name: Some("up".to_owned()) }.into()],
             })],
         };
-        let steps: Vec<Step> = self.connection.select(from.iter().map(object).collect()).await?;
+        let steps: Vec<Step> =
+            self.connection.select(Service::Vim, from.iter().map(object).collect()).await?;
         let steps = steps.into_iter().map(|step| (step.reference.clone(), step)).collect();
         Ok(Way { root, steps })
     }
 
-    /// The error of a chain that does not reach the root folder.
-    fn cut(&self, way: &Way, chain: &[Ref<ManagedEntity>]) -> Error {
+    /// An object and what it is in; an error if that does not reach the root folder.
+    fn climb(
+        &self,
+        way: &Way,
+        start: Ref<ManagedEntity>,
+    ) -> Result<Vec<Ref<ManagedEntity>>, Error> {
+        let chain = chain(start, |at| way.steps.get(at)?.parent.clone());
         let last = chain.last().cloned().unwrap_or_default();
+        if last.value() == way.root.value() {
+            return Ok(chain);
+        }
         let unreadable = way.steps.get(&last).and_then(|step| step.unreadable.first());
         let fault = unreadable.map_or_else(
             || Fault::bare("NoPermission", "an ancestor is hidden from the user"),
             |unreadable| unreadable.fault.clone(),
         );
-        self.hidden(last.upcast(), "System.View", fault)
+        Err(self.hidden(last.upcast(), "System.View", fault))
     }
 }
 
@@ -135,52 +140,18 @@ struct Way {
     steps: HashMap<Ref<ManagedEntity>, Step>,
 }
 
-impl Way {
-    fn climb(&self, start: Ref<ManagedEntity>) -> Vec<Ref<ManagedEntity>> {
-        chain(start, |at| self.steps.get(at)?.parent.clone())
-    }
-
-    fn is_complete(&self, chain: &[Ref<ManagedEntity>]) -> bool {
-        chain.last().is_some_and(|last| last.value() == self.root.value())
-    }
-}
-
 /// An object and what it is in, as far as parents are known.
-pub(super) fn chain(
+fn chain(
     start: Ref<ManagedEntity>,
     parent: impl Fn(&Ref<ManagedEntity>) -> Option<Ref<ManagedEntity>>,
 ) -> Vec<Ref<ManagedEntity>> {
     std::iter::successors(Some(start), parent).take(DEEPEST).collect()
 }
 
-/// The inventory path of a complete chain; the root folder at its end has no name in paths.
-pub(super) fn joined<'a>(
-    chain: &[Ref<ManagedEntity>],
-    name: impl Fn(&Ref<ManagedEntity>) -> Option<&'a str>,
-) -> String {
-    let below_root = chain.iter().rev().skip(1);
-    below_root.filter_map(|at| Some(format!("/{}", name(at)?))).collect()
-}
-
-/// A name without vCenter's escapes.
-pub(super) fn unescaped(name: &str) -> String {
-    let mut text = name.to_owned();
-    for (escape, character) in [("%2f", "/"), ("%2F", "/"), ("%5c", "\\"), ("%5C", "\\")] {
-        text = text.replace(escape, character);
-    }
-    text.replace("%25", "%")
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{chain, unescaped};
+    use super::chain;
     use crate::reference::Ref;
-
-    #[test]
-    fn escapes_of_names_are_undone_once() {
-        assert_eq!(unescaped("a%2fb%5Cc%25"), "a/b\\c%");
-        assert_eq!(unescaped("a%252fb"), "a%2fb");
-    }
 
     #[test]
     fn parents_in_a_circle_end() {

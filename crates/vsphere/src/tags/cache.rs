@@ -9,7 +9,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -23,14 +23,12 @@ use crate::{
 /// How long names are believed.
 const NAMES_FOR: Duration = Duration::from_secs(3600);
 
-/// The tags of a few categories on all objects, cached until the next refresh.
+/// Reads the tags of a few categories on all objects, again and again.
 #[derive(Debug)]
 pub struct TagCache {
     connection: Connection,
     categories: Vec<String>,
-    known: Mutex<Option<Arc<TagMap>>>,
-    /// Held while reading, so that concurrent calls wait for one read.
-    reading: tokio::sync::Mutex<Names>,
+    names: Names,
 }
 
 /// What categories and tags are called.
@@ -60,40 +58,17 @@ impl TagCache {
         Self {
             connection: connection.clone(),
             categories: categories.into_iter().map(Into::into).collect(),
-            known: Mutex::default(),
-            reading: tokio::sync::Mutex::default(),
+            names: Names::default(),
         }
     }
 
-    /// What was read last; reads if nothing was. Does not wait for a refresh.
-    pub async fn get(&self) -> Result<Arc<TagMap>, Error> {
-        if let Some(map) = self.known() {
-            return Ok(map);
-        }
-        let mut names = self.reading.lock().await;
-        match self.known() {
-            Some(map) => Ok(map),
-            None => self.read_and_keep(&mut names).await,
-        }
-    }
-
-    /// Reads again: a few requests, however many objects there are. If it fails, what was known stays.
-    pub async fn refresh(&self) -> Result<Arc<TagMap>, Error> {
-        let mut names = self.reading.lock().await;
-        self.read_and_keep(&mut names).await
-    }
-
-    fn known(&self) -> Option<Arc<TagMap>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    async fn read_and_keep(&self, names: &mut Names) -> Result<Arc<TagMap>, Error> {
+    /// Reads what there is now: a few requests, however many objects there are.
+    pub async fn refresh(&mut self) -> Result<Arc<TagMap>, Error> {
         // A category that was deleted is an error at first, and missing when its name is read again.
-        let mut known = std::mem::take(names);
-        let map = Arc::new(self.read(&mut known).await?);
-        *names = known;
-        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&map));
-        Ok(map)
+        let mut names = std::mem::take(&mut self.names);
+        let map = self.read(&mut names).await?;
+        self.names = names;
+        Ok(Arc::new(map))
     }
 
     async fn read(&self, names: &mut Names) -> Result<TagMap, Error> {

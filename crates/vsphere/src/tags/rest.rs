@@ -22,35 +22,33 @@ pub(super) const TAGS_OF_CATEGORY: &str = "list-tags-for-category";
 /// A request in no dialect yet.
 #[derive(Debug)]
 pub(super) struct Request {
-    /// What it is called in metrics and errors.
+    /// What it is called in metrics and errors; the part before the dot is the resource of the API.
     pub(super) name: &'static str,
-    pub(super) verb: Method,
-    /// `category`, `tag` or `tag-association`.
-    pub(super) resource: &'static str,
     pub(super) id: Option<String>,
     pub(super) action: Option<&'static str>,
     pub(super) body: Option<Value>,
 }
 
 impl Request {
-    pub(super) fn get(name: &'static str, resource: &'static str, id: Option<&str>) -> Self {
-        let id = id.map(str::to_owned);
-        Self { name, verb: Method::GET, resource, id, action: None, body: None }
+    pub(super) fn get(name: &'static str, id: Option<&str>) -> Self {
+        Self { name, id: id.map(str::to_owned), action: None, body: None }
     }
 
-    pub(super) fn create(name: &'static str, resource: &'static str, spec: Value) -> Self {
-        Self { name, verb: Method::POST, resource, id: None, action: None, body: Some(spec) }
+    pub(super) fn create(name: &'static str, spec: Value) -> Self {
+        Self { name, id: None, action: None, body: Some(spec) }
     }
 
     pub(super) fn action(
         name: &'static str,
-        resource: &'static str,
         id: Option<&str>,
         action: &'static str,
         body: Value,
     ) -> Self {
-        let id = id.map(str::to_owned);
-        Self { name, verb: Method::POST, resource, id, action: Some(action), body: Some(body) }
+        Self { name, id: id.map(str::to_owned), action: Some(action), body: Some(body) }
+    }
+
+    pub(super) fn verb(&self) -> Method {
+        if self.body.is_none() { Method::GET } else { Method::POST }
     }
 
     pub(super) fn path(&self, dialect: Dialect) -> String {
@@ -58,11 +56,12 @@ impl Request {
             Dialect::Api => ("/api/cis/tagging/", "/", "?action="),
             Dialect::Rest => ("/rest/com/vmware/cis/tagging/", "/id:", "?~action="),
         };
+        let resource = self.name.split('.').next().unwrap_or_default();
         let in_body = dialect == Dialect::Api && self.action == Some(TAGS_OF_CATEGORY);
         let written = self.id.as_ref().filter(|_| !in_body);
         let id = written.map(|value| format!("{id}{value}")).unwrap_or_default();
         let action = self.action.map(|value| format!("{action}{value}")).unwrap_or_default();
-        format!("{base}{}{id}{action}", self.resource)
+        format!("{base}{resource}{id}{action}")
     }
 
     pub(super) fn body(&self, dialect: Dialect) -> String {
@@ -129,12 +128,8 @@ fn refusal(status: StatusCode, text: &str) -> Cause {
         (other, _) => other,
     };
     let messages = body["messages"].as_array().or_else(|| body["value"]["messages"].as_array());
-    let message = messages
-        .map(|list| {
-            list.iter().filter_map(|item| item["default_message"].as_str()).collect::<Vec<_>>()
-        })
-        .unwrap_or_default();
-    Cause::Fault(Box::new(Fault::bare(name, &message.join("; "))))
+    let texts = messages.into_iter().flatten().filter_map(|item| item["default_message"].as_str());
+    Cause::Fault(Box::new(Fault::bare(name, &texts.collect::<Vec<_>>().join("; "))))
 }
 
 #[cfg(test)]
@@ -144,7 +139,7 @@ mod tests {
     /// The request as the golden files show it, without the headers that all have.
     fn shown(request: &Request) -> (String, Option<Value>) {
         let body = request.body(Dialect::Rest);
-        let line = format!("{} {}", request.verb, request.path(Dialect::Rest));
+        let line = format!("{} {}", request.verb(), request.path(Dialect::Rest));
         (line, (!body.is_empty()).then(|| serde_json::from_str(&body).unwrap()))
     }
 
@@ -159,16 +154,16 @@ mod tests {
 
     #[test]
     fn requests_of_the_old_dialect_are_those_of_other_clients() {
-        let categories = Request::get("", "category", None);
-        let category = Request::get("", "category", Some(CATEGORY));
-        let tag = Request::get("", "tag", Some(TAG));
+        let categories = Request::get("category.list", None);
+        let category = Request::get("category.get", Some(CATEGORY));
+        let tag = Request::get("tag.get", Some(TAG));
         let body = json!({ "category_id": CATEGORY });
-        let tags = Request::action("", "tag", Some(CATEGORY), TAGS_OF_CATEGORY, body);
+        let tags = Request::action("tag.list", Some(CATEGORY), TAGS_OF_CATEGORY, body);
         let objects = [("vm-1", "VirtualMachine"), ("host-1", "HostSystem")]
             .map(|(id, kind)| json!({ "id": id, "type": kind }));
         let body = json!({ "object_ids": objects });
         let action = "list-attached-tags-on-objects";
-        let on_objects = Request::action("", "tag-association", None, action, body);
+        let on_objects = Request::action("tag-association.list", None, action, body);
         let goldens = [
             (categories, include_str!("../../tests/golden/rest-categories.txt")),
             (category, include_str!("../../tests/golden/rest-category.txt")),
@@ -188,12 +183,12 @@ mod tests {
 
     #[test]
     fn the_new_dialect_has_bare_ids_and_specs() {
-        let tag = Request::get("", "tag", Some(TAG));
+        let tag = Request::get("tag.get", Some(TAG));
         assert_eq!(tag.path(Dialect::Api), format!("/api/cis/tagging/tag/{TAG}"));
-        let create = Request::create("", "tag", json!({ "name": "zone-1" }));
+        let create = Request::create("tag.create", json!({ "name": "zone-1" }));
         assert_eq!(create.body(Dialect::Api), r#"{"name":"zone-1"}"#);
         assert_eq!(create.body(Dialect::Rest), r#"{"create_spec":{"name":"zone-1"}}"#);
-        let tags = Request::action("", "tag", Some(CATEGORY), TAGS_OF_CATEGORY, json!({}));
+        let tags = Request::action("tag.list", Some(CATEGORY), TAGS_OF_CATEGORY, json!({}));
         assert_eq!(tags.path(Dialect::Api), "/api/cis/tagging/tag?action=list-tags-for-category");
     }
 

@@ -120,9 +120,8 @@ impl Open {
     async fn send<T: DeserializeOwned>(&self, wire: &Wire, request: &Request) -> Result<T, Error> {
         let (path, body) = (request.path(self.dialect), request.body(self.dialect));
         let headers = [("accept", "application/json"), (SESSION, self.id.expose_secret())];
-        let verb = request.verb.clone();
         let read = |reply| self.dialect.read(reply);
-        let answer = wire.rest(request.name, verb, &path, &headers, body, read).await;
+        let answer = wire.rest(request.name, request.verb(), &path, &headers, body, read).await;
         if answer.is_ok() {
             self.worked.store(true, Ordering::Relaxed);
         }

@@ -33,6 +33,18 @@ crate::xml::text_enum! {
         Block = "BLOCK",
         File = "FILE",
     }
+
+    QuerySelectionNameType {
+        VolumeMetadata = "VOLUME_METADATA",
+        DatastoreUrl = "DATASTORE_URL",
+        PolicyId = "POLICY_ID",
+        VolumeType = "VOLUME_TYPE",
+        VolumeName = "VOLUME_NAME",
+        BackingObjectDetails = "BACKING_OBJECT_DETAILS",
+        ComplianceStatus = "COMPLIANCE_STATUS",
+        DatastoreAccessibilityStatus = "DATASTORE_ACCESSIBILITY_STATUS",
+        HealthStatus = "HEALTH_STATUS",
+    }
 }
 
 crate::xml::data! {
@@ -172,7 +184,7 @@ crate::xml::data! {
     }
 
     CnsQuerySelection {
-        names: Vec<String> = "names",
+        names: Vec<QuerySelectionNameType> = "names",
     }
 
     CnsQueryVolumeInfoResult {

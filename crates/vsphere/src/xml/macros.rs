@@ -201,7 +201,7 @@ macro_rules! text_enum {
 macro_rules! kinds {
     ($($name:ident : $($ancestor:ident)*),* $(,)?) => { $(
         #[doc = concat!("The kind of managed object called `", stringify!($name), "`.")]
-        #[derive(Debug)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum $name {}
 
         impl $crate::reference::Kind for $name {

@@ -1,6 +1,7 @@
 //! SOAP answers: values, faults of every shape, and pages of whoever stands in front of the server.
 
 use vsphere::{
+    collector::Change,
     fault::Fault,
     recorded::{self, NoValue},
     reference::Ref,
@@ -9,7 +10,6 @@ use vsphere::{
         AnyPbmProfile, CnsBlockBackingDetails, CnsQueryResult, ManagedEntity, ServiceContent,
         UserSession,
     },
-    watch::Change,
 };
 
 use crate::{corpus, readers::Seen};

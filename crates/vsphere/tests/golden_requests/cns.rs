@@ -273,7 +273,7 @@ fn filter() -> AnyCnsQueryFilter {
 
 fn queries() -> Vec<(&'static str, String)> {
     let names = ["VOLUME_NAME", "VOLUME_TYPE", "BACKING_OBJECT_DETAILS", "DATASTORE_URL"];
-    let selection = CnsQuerySelection { names: names.map(str::to_owned).to_vec() };
+    let selection = CnsQuerySelection { names: names.map(Into::into).to_vec() };
     let query = CnsQueryVolume { filter: filter(), selection: None };
     let all = CnsQueryAllVolume { filter: filter(), selection: selection.clone() };
     let later = CnsQueryAsync { filter: filter(), selection: Some(selection) };

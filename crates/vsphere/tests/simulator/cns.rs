@@ -153,7 +153,7 @@ async fn lives(release: &str) {
     assert_eq!(labels[0].value, "<gold> & more");
 
     let by_name = CnsQueryFilter { names: vec!["pvc-1".to_owned()], ..CnsQueryFilter::default() };
-    let found = volumes.list(by_name.clone(), &[Select::Name]).await.unwrap();
+    let found = volumes.list(by_name.clone(), &[Select::VolumeName]).await.unwrap();
     assert_eq!(found.len(), 1);
     assert_eq!(volumes.list_at_once(&by_name, &[]).await.unwrap()[0].volume_id, id);
 
@@ -258,12 +258,10 @@ async fn disks_that_exist_are_registered_once_and_again() {
         metadata: Some(metadata("pv-1")),
         ..NewVolume::new("static", Content::Disk(id.id.clone()))
     };
-    let registered = volumes.register(&by_id).await.unwrap().wait(LIMIT).await.unwrap();
+    let registered = volumes.create(&by_id).await.unwrap().wait(LIMIT).await.unwrap();
     assert_eq!((&registered.volume, registered.existed), (&id, false));
-    let registered = volumes.register(&by_id).await.unwrap().wait(LIMIT).await.unwrap();
+    let registered = volumes.create(&by_id).await.unwrap().wait(LIMIT).await.unwrap();
     assert_eq!((&registered.volume, registered.existed), (&id, true));
-    let again = volumes.create(&by_id).await.unwrap().wait(LIMIT).await.unwrap_err();
-    assert!(again.fault().unwrap().is_a("CnsAlreadyRegisteredFault"), "{again}");
 
     // The system disk of a node is a plain one.
     let url = file_url("vcenter", "/dc-1", "shared-1", "node-2/node-2.vmdk");
@@ -271,10 +269,10 @@ async fn disks_that_exist_are_registered_once_and_again() {
         metadata: Some(metadata("pv-2")),
         ..NewVolume::new("migrated", Content::File(url))
     };
-    let migrated = volumes.register(&by_file).await.unwrap().wait(LIMIT).await.unwrap();
+    let migrated = volumes.create(&by_file).await.unwrap().wait(LIMIT).await.unwrap();
     assert!(!migrated.existed);
     assert_eq!(one(&connection, &migrated.volume).await.name.as_deref(), Some("migrated"));
-    let registered = volumes.register(&by_file).await.unwrap().wait(LIMIT).await.unwrap();
+    let registered = volumes.create(&by_file).await.unwrap().wait(LIMIT).await.unwrap();
     assert_eq!((registered.volume, registered.existed), (migrated.volume, true));
     connection.close().await;
 }
@@ -294,7 +292,7 @@ async fn listings_follow_cursors_and_split_long_lists_of_ids() {
     let made: HashSet<_> = join_all((0..120).map(create)).await.into_iter().collect();
     assert_eq!(made.len(), 120);
 
-    let mut pages = volumes.pages(CnsQueryFilter::default(), &[Select::Name]).of(50);
+    let mut pages = volumes.pages(CnsQueryFilter::default(), &[Select::VolumeName]).of(50);
     let (mut sizes, mut found) = (Vec::new(), HashSet::new());
     while let Some(page) = pages.next_page().await.unwrap() {
         assert!(page.iter().all(|volume| volume.name.is_some() && volume.metadata.is_none()));

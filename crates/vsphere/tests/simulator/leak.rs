@@ -2,18 +2,19 @@
 
 use std::time::Duration;
 
-use futures::StreamExt;
 use lab::{
     VCenter,
-    vcenter::{ADMINISTRATOR, Fault, HttpFault, HttpFaultKind, Objects, Power},
+    vcenter::{ADMINISTRATOR, Fault, HttpFault, HttpFaultKind, Objects},
 };
 use vsphere::{
+    collector::{Change, Collector, is_lost},
+    connection::Connection,
     object,
     soap::Service,
     types::{PowerOffVm, VirtualMachine},
 };
 
-use crate::site::{LIMIT, administrator, calls, generated, sessions, vcenter, wait_for};
+use crate::site::{LIMIT, administrator, calls, generated, sessions, vcenter, wait_for, watched};
 
 object! {
     /// A VM's name.
@@ -51,11 +52,27 @@ async fn has(vcenter: &VCenter, expected: Objects) {
     .await;
 }
 
+type Watch = Collector<Change<Named>>;
+
+/// Reads one answer of a watch, of a new one if there is none. What fails or is given up is not used again.
+async fn watch(connection: &Connection, slot: &mut Option<Watch>) -> bool {
+    let mut collector = match slot.take() {
+        Some(collector) => collector,
+        None => match watched(connection).await {
+            Ok(collector) => collector,
+            Err(_) => return false,
+        },
+    };
+    let answered = collector.next().await.is_ok();
+    *slot = answered.then_some(collector);
+    answered
+}
+
 #[tokio::test]
 async fn a_thousand_operations_with_faults_leave_one_session() {
     let vcenter = vcenter().await;
     let connection = administrator(&vcenter);
-    let mut watch = connection.watch::<Named>();
+    let mut watching = None;
     let mut dice = Dice(5);
     let mut failed = 0;
     for _ in 0..1000 {
@@ -80,11 +97,11 @@ async fn a_thousand_operations_with_faults_leave_one_session() {
         let operation = async {
             match kind {
                 0 => connection.list::<Named>().await.is_ok(),
-                1 => watch.next().await.is_some(),
+                1 => watch(&connection, &mut watching).await,
                 _ => connection.time().await.is_ok(),
             }
         };
-        // Operations are given up at any point, a watch also because it has nothing to tell.
+        // Operations are given up at any point, a watch also because it has nothing to report.
         let patience = match (given_up, kind) {
             (true, _) => Duration::from_millis(1),
             (false, 1) => Duration::from_millis(10),
@@ -96,12 +113,11 @@ async fn a_thousand_operations_with_faults_leave_one_session() {
     vcenter.control().disarm().await.unwrap();
     connection.time().await.unwrap();
     wait_for("one session is left", async || sessions(&vcenter, ADMINISTRATOR.0).await <= 1).await;
-    // The watch may be between two attempts.
-    tokio::select! {
-        () = has(&vcenter, WATCH) => {}
-        () = async { while watch.next().await.is_some() {} } => panic!("a watch never ends"),
+    if watching.is_none() {
+        assert!(watch(&connection, &mut watching).await);
     }
-    drop(watch);
+    has(&vcenter, WATCH).await;
+    drop(watching);
     has(&vcenter, Objects::default()).await;
     connection.close().await;
     wait_for("no session is left", async || sessions(&vcenter, ADMINISTRATOR.0).await == 0).await;
@@ -128,17 +144,18 @@ async fn a_read_that_is_given_up_leaves_no_pages_and_no_view() {
 async fn a_watch_that_starts_again_in_its_session_leaves_no_view() {
     let vcenter = vcenter().await;
     let connection = administrator(&vcenter);
-    let mut watch = connection.watch::<Named>();
-    for power in [Power::Off, Power::On, Power::Off] {
-        assert!(tokio::time::timeout(LIMIT, watch.next()).await.unwrap().unwrap().is_ok());
+    let mut collector: Watch = watched(&connection).await.unwrap();
+    for _ in 0..3 {
+        collector.next().await.unwrap();
         let fault = Fault::next("WaitForUpdatesEx", "InvalidCollectorVersion");
         vcenter.control().fail(&fault).await.unwrap();
-        vcenter.control().power("node-1", power).await.unwrap();
+        let error = tokio::time::timeout(LIMIT, collector.next()).await.unwrap().unwrap_err();
+        assert!(is_lost(&error), "{error}");
+        collector = watched(&connection).await.unwrap();
     }
-    tokio::select! {
-        () = has(&vcenter, WATCH) => {}
-        () = async { while watch.next().await.is_some() {} } => panic!("a watch never ends"),
-    }
+    has(&vcenter, WATCH).await;
+    drop(collector);
+    has(&vcenter, Objects::default()).await;
 }
 
 #[tokio::test]
@@ -152,4 +169,18 @@ async fn a_task_view_that_fails_leaves_nothing() {
     let task = connection.call(&node.reference, &PowerOffVm {}).await.unwrap();
     connection.wait::<()>(&task, Service::Vim, LIMIT).await.unwrap();
     has(&vcenter, Objects::default()).await;
+}
+
+#[tokio::test]
+async fn a_task_view_ends_when_nothing_is_waited_for_and_the_next_task_gets_another() {
+    let vcenter = vcenter().await;
+    let connection = administrator(&vcenter);
+    let vms: Vec<Named> = connection.list().await.unwrap();
+    for name in ["node-1", "node-2"] {
+        let vm = vms.iter().find(|vm| vm.name == name).unwrap();
+        let task = connection.call(&vm.reference, &PowerOffVm {}).await.unwrap();
+        connection.wait::<()>(&task, Service::Vim, LIMIT).await.unwrap();
+        assert_eq!(vcenter.control().objects("administrator").await.unwrap()[0].list_views, 1);
+        has(&vcenter, Objects::default()).await;
+    }
 }

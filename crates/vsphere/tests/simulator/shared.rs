@@ -83,7 +83,7 @@ async fn a_clone_works_for_calls_and_for_tags_and_ends_alone() {
     .await;
     let connection = service.connect(&tickets);
     assert_eq!(connection.login().await.unwrap(), "VSPHERE.LOCAL\\administrator");
-    let tags = TagCache::new(&connection, ["k8s-zone".to_owned()]);
+    let mut tags = TagCache::new(&connection, ["k8s-zone".to_owned()]);
     tags.refresh().await.unwrap();
     tickets.control().expire_sessions().await.unwrap();
     tags.refresh().await.unwrap();

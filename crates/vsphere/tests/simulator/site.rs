@@ -7,7 +7,10 @@ use lab::{
     vcenter::{ADMINISTRATOR, Description},
 };
 use vsphere::{
+    collector::{Change, Collector},
     connection::{Connection, Settings},
+    error::Error,
+    property::Object,
     session::Credentials,
     tls::{Roots, Trust},
 };
@@ -55,6 +58,17 @@ pub(crate) fn connect(vcenter: &VCenter, user: (&str, &str)) -> Connection {
 /// A connection of the administrator.
 pub(crate) fn administrator(vcenter: &VCenter) -> Connection {
     connect(vcenter, ADMINISTRATOR)
+}
+
+/// A collector of the VMs of the whole inventory.
+pub(crate) async fn watched<T: Object>(
+    connection: &Connection,
+) -> Result<Collector<Change<T>>, Error> {
+    let mut collector = connection.collector().await?;
+    let root = connection.inventory().root().await?;
+    let vms = collector.below(&root, &["VirtualMachine"]).await?;
+    collector.filter(&[vms], None, |change| change).await?;
+    Ok(collector)
 }
 
 /// The sessions of a user that vCenter has.

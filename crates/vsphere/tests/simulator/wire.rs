@@ -6,7 +6,6 @@ use std::{
     time::Duration,
 };
 
-use futures::StreamExt;
 use lab::vcenter::{ADMINISTRATOR, Fault, HttpFault, HttpFaultKind};
 use serde_json::json;
 use tokio::{net::TcpListener, task::JoinSet};
@@ -23,10 +22,11 @@ use vsphere::{
     soap::Service,
     tls::Trust,
     types::{PowerOffVm, VirtualMachine},
-    watch::Change,
 };
 
-use crate::site::{CPI, LIMIT, administrator, calls, connect, settings, vcenter, wait_for};
+use crate::site::{
+    CPI, LIMIT, administrator, calls, connect, settings, vcenter, wait_for, watched,
+};
 
 object! {
     /// A VM's name.
@@ -131,9 +131,11 @@ async fn a_slow_vcenter_is_waited_for() {
     let node = vms.iter().find(|vm| vm.name == "node-1").unwrap();
     let task = connection.call(&node.reference, &PowerOffVm {}).await.unwrap();
     connection.wait::<()>(&task, Service::Vim, LIMIT).await.unwrap();
-    let mut watch = connection.watch::<Named>();
-    let synced = async { while !matches!(watch.next().await, Some(Ok(Change::Synced))) {} };
-    tokio::time::timeout(LIMIT, synced).await.unwrap();
+    let complete = async {
+        let mut collector = watched::<Named>(&connection).await.unwrap();
+        while !collector.next().await.unwrap().complete {}
+    };
+    tokio::time::timeout(LIMIT, complete).await.unwrap();
     connection.close().await;
 }
 

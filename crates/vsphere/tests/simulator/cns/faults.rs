@@ -258,7 +258,7 @@ async fn sessions_that_end_in_the_middle_of_many_creates_cost_no_volume() {
     assert_eq!(created.unwrap().len(), 6);
     vcenter.control().expire_sessions().await.unwrap();
     try_join_all(second.unwrap().iter().map(|started| started.wait(LIMIT))).await.unwrap();
-    let all = volumes.list(CnsQueryFilter::default(), &[Select::Name]).await.unwrap();
+    let all = volumes.list(CnsQueryFilter::default(), &[Select::VolumeName]).await.unwrap();
     assert_eq!(all.len(), 12);
     let names: HashSet<_> = all.into_iter().filter_map(|volume| volume.name).collect();
     assert_eq!(names.len(), 12);
