@@ -73,55 +73,8 @@
 //! # }
 //! ```
 //!
-//! # Watching instead of polling
-//!
-//! The same struct can be watched: vCenter reports what changed ([`watch`]).
-//!
-//! ```
-//! # #[tokio::main(flavor = "current_thread")]
-//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! # use vsphere::{connection::{Connection, Settings}, session::Credentials, tls::{Roots, Trust}};
-//! # let vcenter = lab::VCenter::start(&lab::VCenterSpec::default()).await?;
-//! # let credentials = Credentials::password("administrator@vsphere.local", "Lab-admin-1!");
-//! # let mut settings = Settings::new(vcenter.url().parse()?, credentials);
-//! # settings.trust = Trust::Verify { roots: Roots::File(vcenter.authority().to_owned()), thumbprint: None };
-//! # let connection = Connection::new(&settings)?;
-//! # vsphere::object! {
-//! #     /// A VM.
-//! #     pub struct Vm: VirtualMachine {
-//! #         /// Its name.
-//! #         pub name: String = "name",
-//! #         /// Its power.
-//! #         pub power: String = "runtime.powerState",
-//! #     }
-//! # }
-//! use futures::StreamExt;
-//! use vsphere::{soap::Service, types::{PowerOffVm, VirtualMachine}, watch::Change};
-//!
-//! let mut changes = connection.watch::<Vm>();
-//! let mut node = None;
-//! while let Some(change) = changes.next().await {
-//!     match change? {
-//!         Change::Entered(vm) if vm.name == "node-1" => node = Some(vm),
-//!         Change::Synced => break,
-//!         _ => {}
-//!     }
-//! }
-//! let mut node = node.expect("node-1 exists");
-//!
-//! // A task is awaited with a deadline; after that its reference is still there.
-//! let task = connection.call(&node.reference, &PowerOffVm {}).await?;
-//! connection.wait::<()>(&task, Service::Vim, std::time::Duration::from_secs(60)).await?;
-//!
-//! while node.power != "poweredOff" {
-//!     if let Some(Ok(Change::Changed(delta))) = changes.next().await {
-//!         delta.apply(&mut node);
-//!     }
-//! }
-//! # connection.close().await;
-//! # Ok(())
-//! # }
-//! ```
+//! The same struct can be watched instead of polled: vCenter reports what changed ([`watch`]). The example
+//! `inventory` of this crate does so with `--watch`.
 
 pub mod authorization;
 mod budget;
