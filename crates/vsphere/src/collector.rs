@@ -15,7 +15,7 @@ use crate::{
     reference::{IsA, Ref},
     soap::Service,
     types::{
-        self, CreateContainerView, CreateFilter, CreateListView, CreatePropertyCollector,
+        CreateContainerView, CreateFilter, CreateListView, CreatePropertyCollector,
         DestroyPropertyCollector, DestroyView, ListView, ManagedEntity, ManagedObject,
         ModifyListView, PropertyCollector, PropertyFilter, PropertyFilterSpec, ViewManager,
         WaitForUpdatesEx, WaitOptions,
@@ -251,9 +251,7 @@ pub(crate) async fn container_view(
         type_: kinds.iter().map(|kind| (*kind).to_owned()).collect(),
         recursive: true,
     };
-    connection
-        .hold::<_, _, types::View>(session, &view_manager(session), create, DestroyView {})
-        .await
+    connection.hold(session, &view_manager(session), create, DestroyView {}).await
 }
 
 pub(crate) async fn list_view(

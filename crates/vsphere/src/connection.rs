@@ -16,7 +16,7 @@ use crate::{
     tls::{InvalidTrust, Trust},
     types::{AboutInfo, CurrentTime, ServiceContent, ServiceInstance},
     wire::Wire,
-    xml::{Element, Field, Method, Reader},
+    xml::Method,
 };
 
 /// The settings of a connection. Everything but the endpoint and the credentials has a good default.
@@ -134,13 +134,10 @@ impl Connection {
         on: &Ref<K>,
         method: &M,
     ) -> Result<M::Answer, Error> {
-        self.in_session(|session| async move {
-            let mut answer = M::Answer::default();
-            let absorb =
-                |reader: &mut Reader<'_>, value: &Element<'_>| answer.absorb(reader, value);
-            self.core.wire.call(session.as_in(), service, on, method, absorb).await?;
-            Ok(answer)
-        })
+        let wire = &self.core.wire;
+        self.in_session(
+            |session| async move { wire.get(session.as_in(), service, on, method).await },
+        )
         .await
     }
 

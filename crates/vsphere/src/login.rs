@@ -17,7 +17,7 @@ use crate::{
     },
     version::{Line, Version},
     wire::{ANONYMOUS, InSession, Wire},
-    xml::{Element, Field, Malformed, Method, Reader},
+    xml::Method,
 };
 
 /// How often a logout is tried, and the pause that grows with each attempt.
@@ -61,11 +61,7 @@ pub(crate) async fn login(wire: &Wire, credentials: &Credentials) -> Result<Esta
     let vim = Version::newest(Line::Vim, &listed);
     let anonymous = InSession { vim: vim.as_ref(), ..ANONYMOUS };
     let instance = Ref::<ServiceInstance>::new("ServiceInstance");
-    let mut content = ServiceContent::default();
-    wire.call(anonymous, Service::Vim, &instance, &RetrieveServiceContent {}, |reader, value| {
-        content.absorb(reader, value)
-    })
-    .await?;
+    let content = wire.get(anonymous, Service::Vim, &instance, &RetrieveServiceContent {}).await?;
     let manager = session_manager(&content);
     let (answer, cookie) = match credentials {
         Credentials::Password { user, password } => {
@@ -76,11 +72,13 @@ pub(crate) async fn login(wire: &Wire, credentials: &Credentials) -> Result<Esta
             };
             open(wire, anonymous, &manager, &login).await
         }
-        Credentials::Token(token) => open_by_token(wire, anonymous, &manager, token).await,
-        Credentials::Certificate(pair) => match sts::issue_by_certificate(wire, pair).await {
-            Ok(token) => open_by_token(wire, anonymous, &manager, &token).await,
-            Err(error) => Err(error),
-        },
+        Credentials::Certificate(pair) => {
+            let token = sts::issue_by_certificate(wire, pair).await?;
+            let (login, release) = (LoginByToken { locale: None }, anonymous.release());
+            let body = soap::secured(release, Service::Vim, &manager, &login);
+            let security = Some(&token.header(&body));
+            open(wire, InSession { security, ..anonymous }, &manager, &login).await
+        }
         Credentials::Shared(shared) => clone(wire, anonymous, &manager, shared).await,
     }?;
     let UserSession { key, user_name: user, .. } = answer;
@@ -105,18 +103,6 @@ async fn clone(
     }
 }
 
-async fn open_by_token(
-    wire: &Wire,
-    anonymous: InSession<'_>,
-    manager: &Ref<SessionManager>,
-    token: &sts::Token,
-) -> Result<(UserSession, SecretString), Error> {
-    let login = LoginByToken { locale: None };
-    let security = token.header(&soap::secured(anonymous.release(), Service::Vim, manager, &login));
-    let session = InSession { security: Some(&security), ..anonymous };
-    open(wire, session, manager, &login).await
-}
-
 /// Calls a method that opens a session.
 async fn open<M: Method<On = SessionManager, Answer = UserSession>>(
     wire: &Wire,
@@ -124,21 +110,12 @@ async fn open<M: Method<On = SessionManager, Answer = UserSession>>(
     manager: &Ref<SessionManager>,
     method: &M,
 ) -> Result<(UserSession, SecretString), Error> {
-    let mut answer = UserSession::default();
-    let take = |reader: &mut Reader<'_>, value: &Element<'_>| answer.absorb(reader, value);
-    match wire.call_for_cookie(session, Service::Vim, manager, method, take).await {
-        (Some(cookie), Ok(())) => Ok((answer, cookie)),
-        (None, Ok(())) => {
-            Err(wire.error(M::NAME, Cause::Malformed(Malformed::new("no session cookie"))))
-        }
-        (Some(cookie), Err(error)) => {
-            // The session exists although the answer was cut: end it.
-            end(wire, InSession { cookie: Some(&cookie), security: None, ..session }, manager)
-                .await;
-            Err(error)
-        }
-        (None, Err(error)) => Err(error),
+    let opened = wire.login(session, Service::Vim, manager, method).await;
+    if let Err((Some(cookie), _)) = &opened {
+        // The session exists although the answer was cut: end it.
+        end(wire, InSession { cookie: Some(cookie), security: None, ..session }, manager).await;
     }
+    opened.map_err(|(_, error)| error)
 }
 
 /// Ends a session.
@@ -149,21 +126,15 @@ pub(crate) async fn logout(wire: &Wire, session: &Established) {
 /// Tries a few times, since a session that stays counts against the limit of vCenter; after that nothing
 /// is lost: vCenter forgets idle sessions.
 async fn end(wire: &Wire, session: InSession<'_>, manager: &Ref<SessionManager>) {
-    for attempt in 1..=LOGOUTS {
-        match wire.call(session, Service::Vim, manager, &Logout {}, |_, _| Ok(())).await {
-            Ok(()) => return,
-            Err(error)
-                if attempt < LOGOUTS
-                    && matches!(error.remedy, Remedy::Retry | Remedy::Unreachable) =>
-            {
-                tracing::debug!(vcenter = %wire.name(), %error, attempt, "logout failed, trying again");
-                tokio::time::sleep(PAUSE * attempt).await;
-            }
-            Err(error) => {
-                tracing::debug!(vcenter = %wire.name(), %error, "logout failed");
-                return;
-            }
+    let mut attempt = 1;
+    while let Err(error) = wire.get(session, Service::Vim, manager, &Logout {}).await {
+        let passes = matches!(error.remedy, Remedy::Retry | Remedy::Unreachable);
+        tracing::debug!(vcenter = %wire.name(), %error, attempt, "logout failed");
+        if !passes || attempt == LOGOUTS {
+            return;
         }
+        tokio::time::sleep(PAUSE * attempt).await;
+        attempt += 1;
     }
 }
 

@@ -12,12 +12,12 @@ use secrecy::{ExposeSecret, SecretString};
 use crate::{
     authorization::Principal,
     connection::Connection,
-    error::{Cause, Error},
+    error::Error,
     reference::{IsA, Ref},
     soap::{self, Service},
-    sts::{KeyPair, Token},
+    sts::KeyPair,
     types::{
-        SsoAdminServiceInstance, SsoSessionManager,
+        SsoAdminServiceInstance,
         sso::{
             AddUserToLocalGroup, AdminPasswordPolicy, AdminPersonDetails, AdminPersonUser,
             AdminServiceContent, AdminSolutionDetails, CreateLocalPersonUser,
@@ -27,7 +27,7 @@ use crate::{
         },
     },
     wire::{ANONYMOUS, InSession},
-    xml::{Field, Malformed, Method},
+    xml::Method,
 };
 
 /// An open session of an administrator of SSO.
@@ -35,6 +35,7 @@ pub struct Sso {
     connection: Connection,
     content: AdminServiceContent,
     cookie: SecretString,
+    /// The domain of users that are named without one.
     domain: String,
 }
 
@@ -49,51 +50,20 @@ impl Connection {
     /// Opens a session of SSO's administration as the user of this connection.
     pub async fn sso(&self) -> Result<Sso, Error> {
         let token = self.token().await?;
-        self.sso_as(&token).await
-    }
-
-    /// Opens a session of SSO's administration with a token.
-    pub async fn sso_as(&self, token: &Token) -> Result<Sso, Error> {
         let instance = Ref::<SsoAdminServiceInstance>::new("SsoAdminServiceInstance");
-        let mut content = AdminServiceContent::default();
         let question = SsoAdminServiceInstanceCall {};
-        self.wire()
-            .call(ANONYMOUS, Service::Sso, &instance, &question, |reader, value| {
-                content.absorb(reader, value)
-            })
-            .await?;
-        let cookie = self.sso_login(&content.session_manager, token).await?;
-        let domain = Principal::from(token.subject()).domain.to_lowercase();
-        Ok(Sso { connection: self.clone(), content, cookie, domain })
-    }
-
-    async fn sso_login(
-        &self,
-        manager: &Ref<SsoSessionManager>,
-        token: &Token,
-    ) -> Result<SecretString, Error> {
+        let content = self.wire().get(ANONYMOUS, Service::Sso, &instance, &question).await?;
+        let manager = &content.session_manager;
         let body = soap::secured(ANONYMOUS.release(), Service::Sso, manager, &Login {});
-        let security = token.header(&body);
-        let session = InSession { security: Some(&security), ..ANONYMOUS };
-        let login =
-            self.wire().call_for_cookie(session, Service::Sso, manager, &Login {}, |_, _| Ok(()));
-        match login.await {
-            (_, Err(error)) => Err(error),
-            (Some(cookie), Ok(())) => Ok(cookie),
-            (None, Ok(())) => {
-                let missing = Malformed::new("no session cookie");
-                Err(self.wire().error("Login", Cause::Malformed(missing)))
-            }
-        }
+        let session = InSession { security: Some(&token.header(&body)), ..ANONYMOUS };
+        let login = self.wire().login(session, Service::Sso, manager, &Login {}).await;
+        let ((), cookie) = login.map_err(|(_, error)| error)?;
+        let domain = Principal::from(token.subject.as_str()).domain.to_lowercase();
+        Ok(Sso { connection: self.clone(), content, cookie, domain })
     }
 }
 
 impl Sso {
-    /// The domain of users that are named without one.
-    pub fn domain(&self) -> &str {
-        &self.domain
-    }
-
     /// Creates a user. Its password must fit the [policy](Self::password_policy).
     pub async fn create_user(
         &self,
@@ -186,12 +156,7 @@ impl Sso {
         method: &M,
     ) -> Result<M::Answer, Error> {
         let session = InSession { cookie: Some(&self.cookie), ..ANONYMOUS };
-        let mut answer = M::Answer::default();
-        self.connection
-            .wire()
-            .call(session, Service::Sso, on, method, |reader, value| answer.absorb(reader, value))
-            .await?;
-        Ok(answer)
+        self.connection.wire().get(session, Service::Sso, on, method).await
     }
 
     fn id(&self, user: &str) -> PrincipalId {

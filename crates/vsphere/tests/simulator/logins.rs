@@ -26,7 +26,7 @@ async fn use_everything(connection: &Connection) -> Vec<Error> {
     let mut errors = Vec::new();
     errors.extend(connection.time().await.err());
     errors.extend(connection.tags().categories().await.err());
-    errors.extend(connection.token().await.err());
+    errors.extend(connection.sso().await.err());
     errors
 }
 
@@ -104,7 +104,7 @@ async fn a_password_that_changed_at_vcenter_fails_three_times_at_most() {
     for _ in 0..5 {
         connection.time().await.unwrap();
         assert!(connection.tags().categories().await.unwrap_err().is_login());
-        assert!(connection.token().await.unwrap_err().is_login());
+        assert!(connection.sso().await.unwrap_err().is_login());
     }
     vcenter.control().expire_sessions().await.unwrap();
     for _ in 0..5 {
