@@ -25,6 +25,8 @@ use crate::{
 const WINDOW: Duration = Duration::from_secs(300);
 /// Failed logins of one user within the window.
 const MOST: usize = 3;
+/// The calls that check a password.
+pub(crate) const LOGINS: [&str; 4] = ["Login", "LoginByToken", "session.create", "Issue"];
 
 /// The failed logins of a process, by vCenter and user. Clones share them: give one to all connections.
 #[derive(Clone, Default)]
@@ -134,12 +136,11 @@ impl Account {
     /// Whether a login without an answer must be counted. Credentials that were accepted before are not doubted.
     fn may_have_failed(&self, error: &Error, credentials: Digest) -> bool {
         let Failure { method, cause, .. } = error.failure();
-        let checks_password = ["Login", "LoginByToken", "session.create", "Issue"].contains(method);
         let unanswered = matches!(
             cause,
             Cause::Timeout(_) | Cause::Broken { .. } | Cause::Status(_) | Cause::Malformed(_)
         );
-        checks_password && unanswered && self.accepted != Some(credentials)
+        LOGINS.contains(method) && unanswered && self.accepted != Some(credentials)
     }
 }
 

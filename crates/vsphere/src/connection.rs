@@ -32,6 +32,9 @@ pub struct Settings {
     pub credentials: Credentials,
     /// How long a call may take; long polls may take their waiting time more.
     pub timeout: Duration,
+    /// How long a login may take. vCenter may ask a directory that is slow, and a login that is given up counts as
+    /// failed although the password is right.
+    pub login_timeout: Duration,
     /// How many calls may be on the way at once; long polls do not count.
     pub concurrency: usize,
     /// What vCenter shows as our program in its list of sessions.
@@ -51,6 +54,7 @@ impl Settings {
             proxy: Proxy::default(),
             credentials,
             timeout: Duration::from_secs(60),
+            login_timeout: Duration::from_secs(120),
             concurrency: 16,
             user_agent: concat!("vsphere-drivers/", env!("CARGO_PKG_VERSION")).to_owned(),
             metrics: Metrics::default(),

@@ -15,6 +15,7 @@ use secrecy::{ExposeSecret, SecretString};
 use tokio::sync::Semaphore;
 
 use crate::{
+    budget::LOGINS,
     connection::{InvalidSettings, Settings},
     endpoint::Endpoint,
     error::{Cause, Error, Failure},
@@ -75,6 +76,7 @@ pub(crate) struct Wire {
     pub(crate) endpoint: Endpoint,
     name: Arc<str>,
     timeout: Duration,
+    login_timeout: Duration,
     slots: Semaphore,
     /// Fewer than `slots`: slow storage calls leave some for logins, logouts and tasks.
     storage_slots: Semaphore,
@@ -94,6 +96,7 @@ impl Wire {
             http,
             endpoint: settings.endpoint.clone(),
             timeout: settings.timeout,
+            login_timeout: settings.login_timeout,
             slots: Semaphore::new(settings.concurrency),
             storage_slots: Semaphore::new((settings.concurrency * 3 / 4).max(1)),
             metrics: settings.metrics.of(&name),
@@ -297,7 +300,8 @@ impl Wire {
         read: impl FnOnce(Reply) -> Result<T, Cause>,
     ) -> Result<T, Error> {
         let (vcenter, started) = (&self.name, Instant::now());
-        let sending = sending(self.timeout);
+        let limit = if LOGINS.contains(&method) { self.login_timeout } else { self.timeout };
+        let sending = sending(limit);
         let reply = match slots {
             Some(service) => self.in_turn(method, service, sending).await,
             None => sending.await,

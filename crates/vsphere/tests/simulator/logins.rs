@@ -118,7 +118,7 @@ async fn a_password_that_changed_at_vcenter_fails_three_times_at_most() {
 async fn logins_whose_answers_are_lost_are_counted_as_failed() {
     let vcenter = vcenter().await;
     let wrong =
-        Settings { timeout: Duration::from_secs(1), ..settings(&vcenter, (CSI.0, "wrong")) };
+        Settings { login_timeout: Duration::from_secs(1), ..settings(&vcenter, (CSI.0, "wrong")) };
     let connection = Connection::new(&wrong).unwrap();
     // vCenter checks the password and never answers.
     let lost = lab::vcenter::HttpFault {
@@ -155,4 +155,18 @@ async fn a_refusal_of_rest_does_not_hold_logins_of_soap() {
     assert_eq!(failed(&vcenter).await.len(), 0, "only the proxy refused");
     vcenter.control().expire_sessions().await.unwrap();
     connection.time().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_directory_that_answers_late_is_not_taken_for_a_wrong_password() {
+    let vcenter = vcenter().await;
+    // Longer than calls may take: vCenter asks a directory that is slow.
+    for login in ["Login", "POST /api/session"] {
+        vcenter.control().delay(login, 5_000, 0).await.unwrap();
+    }
+    let patient = Settings { timeout: Duration::from_secs(3), ..settings(&vcenter, CSI) };
+    let connection = Connection::new(&patient).unwrap();
+    let errors = use_everything(&connection).await;
+    assert!(errors.is_empty(), "{errors:?}");
+    connection.close().await;
 }
