@@ -3,7 +3,8 @@
 //! SSO locks an account after five failed logins within three minutes, and an account that a driver locked is
 //! locked for everybody who uses it. So every login of a process, at SOAP, REST and the token service, spends from
 //! one [`LoginBudget`]: credentials that were refused are not tried again for five minutes, and no more than three
-//! logins of one user fail within five minutes, however many credentials, connections and reloads there are.
+//! logins of one user fail within five minutes, however many credentials, connections, reloads and names of the same
+//! vCenter there are.
 
 use std::{
     collections::HashMap,
@@ -34,7 +35,7 @@ pub struct LoginBudget {
     accounts: Arc<Mutex<Accounts>>,
 }
 
-/// By vCenter and user.
+/// By the instance id of the vCenter, because it may have several names, and by user.
 type Accounts = HashMap<(Arc<str>, Principal), SharedAccount>;
 /// Locked while a login is on the way, so that its result is known before the next one.
 type SharedAccount = Arc<tokio::sync::Mutex<Account>>;
@@ -82,7 +83,7 @@ impl LoginBudget {
             return login.await;
         };
         let user = credentials.user();
-        let account = self.account(wire.name(), user);
+        let account = self.account(wire.instance(), user);
         let mut account = account.lock().await;
         if let Some(cause) = account.hold(user, door, digest, Instant::now()) {
             wire.metrics().login("held");

@@ -5,9 +5,10 @@ use std::{sync::OnceLock, time::Duration};
 use secrecy::{ExposeSecret, SecretString};
 
 use crate::{
+    budget::Door,
     error::{Cause, Error, Remedy},
     reference::Ref,
-    session::Credentials,
+    session::{Credentials, LoginBudget},
     shared::{NoTicket, SharedSession},
     soap::{self, Service},
     sts,
@@ -55,13 +56,41 @@ fn session_manager(content: &ServiceContent) -> Ref<SessionManager> {
     content.session_manager.clone().unwrap_or_else(|| Ref::new("SessionManager"))
 }
 
-/// Reads the release of the server and opens a session.
-pub(crate) async fn login(wire: &Wire, credentials: &Credentials) -> Result<Established, Error> {
+/// Opens a session within the budget, which is that of the vCenter and not of a name: before the first login it must
+/// say which one it is.
+pub(crate) async fn login(
+    wire: &Wire,
+    budget: &LoginBudget,
+    credentials: &Credentials,
+) -> Result<Established, Error> {
+    let first = if wire.is_recognised() { None } else { Some(greet(wire).await?) };
+    let opening = async {
+        let greeting = match first {
+            Some(greeting) => greeting,
+            None => greet(wire).await?,
+        };
+        enter(wire, greeting, credentials).await
+    };
+    budget.attempt(wire, Door::Soap, credentials, opening).await
+}
+
+/// Reads what vCenter says about itself before a login: its version and its content.
+async fn greet(wire: &Wire) -> Result<(Option<Version>, ServiceContent), Error> {
     let listed = wire.versions("/sdk/vimServiceVersions.xml").await?.unwrap_or_default();
     let vim = Version::newest(Line::Vim, &listed);
     let anonymous = InSession { vim: vim.as_ref(), ..ANONYMOUS };
     let instance = Ref::<ServiceInstance>::new("ServiceInstance");
     let content = wire.get(anonymous, Service::Vim, &instance, &RetrieveServiceContent {}).await?;
+    wire.recognise(&content.about);
+    Ok((vim, content))
+}
+
+async fn enter(
+    wire: &Wire,
+    (vim, content): (Option<Version>, ServiceContent),
+    credentials: &Credentials,
+) -> Result<Established, Error> {
+    let anonymous = InSession { vim: vim.as_ref(), ..ANONYMOUS };
     let manager = session_manager(&content);
     let (answer, cookie) = match credentials {
         Credentials::Password { user, password } => {

@@ -15,7 +15,6 @@ use tokio::{
 
 pub use crate::budget::LoginBudget;
 use crate::{
-    budget::Door,
     connection::Settings,
     error::{Cause, Error},
     login::{self, Established},
@@ -178,8 +177,7 @@ impl Session {
     ) -> Result<Arc<Established>, Error> {
         let (wire, budget) = (Arc::clone(&self.wire), self.budget.clone());
         let login = async move {
-            let login = login::login(&wire, &credentials);
-            match budget.attempt(&wire, Door::Soap, &credentials, login).await {
+            match login::login(&wire, &budget, &credentials).await {
                 Ok(session) => {
                     wire.metrics().login("success");
                     wire.metrics().session_opened();

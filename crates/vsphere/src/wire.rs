@@ -23,6 +23,7 @@ use crate::{
     metrics::Recorder,
     reference::{IsA, Kind, Ref},
     soap::{self, Header, Service},
+    types::AboutInfo,
     version::{self, Line, Release, Version},
     xml::{Element, Field, Malformed, Method, Reader},
 };
@@ -75,6 +76,8 @@ pub(crate) struct Wire {
     http: Http,
     pub(crate) endpoint: Endpoint,
     name: Arc<str>,
+    /// The instance id of the vCenter, once it is known: it may have several names.
+    instance: OnceLock<Arc<str>>,
     timeout: Duration,
     login_timeout: Duration,
     slots: Semaphore,
@@ -95,6 +98,7 @@ impl Wire {
         Ok(Self {
             http,
             endpoint: settings.endpoint.clone(),
+            instance: OnceLock::new(),
             timeout: settings.timeout,
             login_timeout: settings.login_timeout,
             slots: Semaphore::new(settings.concurrency),
@@ -107,6 +111,21 @@ impl Wire {
 
     pub(crate) fn name(&self) -> &Arc<str> {
         &self.name
+    }
+
+    /// What vCenter is told apart from others by: its instance id, or its name if it has none or was not asked yet.
+    pub(crate) fn instance(&self) -> &Arc<str> {
+        self.instance.get().unwrap_or(&self.name)
+    }
+
+    /// Takes what vCenter says about itself.
+    pub(crate) fn recognise(&self, about: &AboutInfo) {
+        let id = about.instance_uuid.as_deref().filter(|id| !id.is_empty());
+        self.instance.get_or_init(|| id.unwrap_or(&self.name).into());
+    }
+
+    pub(crate) fn is_recognised(&self) -> bool {
+        self.instance.get().is_some()
     }
 
     pub(crate) fn metrics(&self) -> &Recorder {

@@ -170,3 +170,25 @@ async fn a_directory_that_answers_late_is_not_taken_for_a_wrong_password() {
     assert!(errors.is_empty(), "{errors:?}");
     connection.close().await;
 }
+
+#[tokio::test]
+async fn one_vcenter_under_two_names_fails_three_times_and_locks_nothing() {
+    let vcenter = vcenter().await;
+    let budget = LoginBudget::default();
+    let alias = vcenter.url().replace("127.0.0.1", "localhost");
+    assert_ne!(alias, vcenter.url());
+    for round in 0..3 {
+        for (name, url) in [("address", vcenter.url()), ("alias", &alias)] {
+            let wrong = format!("wrong-{name}-{round}");
+            let settings = Settings {
+                endpoint: url.parse().unwrap(),
+                budget: budget.clone(),
+                ..settings(&vcenter, (CSI.0, &wrong))
+            };
+            let error = Connection::new(&settings).unwrap().time().await.unwrap_err();
+            assert!(error.is_login(), "{error}");
+        }
+    }
+    assert_eq!(failed(&vcenter).await, ["soap", "soap", "soap"]);
+    connect(&vcenter, CSI).time().await.unwrap();
+}
