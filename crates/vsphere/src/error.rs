@@ -185,6 +185,8 @@ pub enum Cause {
          credentials of this user are tried before five minutes have passed"
     )]
     LoginsSpent { user: String, held: Duration },
+    #[error("{fault}; these credentials are not tried again for five minutes")]
+    NoRole { fault: Box<Fault>, held: Duration },
     #[error("{0}")]
     NoTicket(NoTicket),
     #[error("this vCenter does not have the call, which came with {0}; upgrade vCenter")]
@@ -270,6 +272,11 @@ impl Error {
         self.remedy == Remedy::Login
     }
 
+    /// Whether a login was refused, now or within the last minutes: for the credentials, or for want of a role.
+    pub(crate) fn is_refused_login(&self) -> bool {
+        self.is_login() || matches!(self.failure.cause, Cause::NoRole { .. })
+    }
+
     /// Whether vCenter has forgotten the session.
     pub(crate) fn is_logged_out(&self) -> bool {
         self.remedy == Remedy::LoggedOut
@@ -279,16 +286,19 @@ impl Error {
 impl Cause {
     fn fault(&self) -> Option<&Fault> {
         match self {
-            Self::Fault(fault) | Self::Unplaced { fault, .. } | Self::NotDetached { fault, .. } => {
-                Some(fault)
-            }
+            Self::Fault(fault)
+            | Self::NoRole { fault, .. }
+            | Self::Unplaced { fault, .. }
+            | Self::NotDetached { fault, .. } => Some(fault),
             _ => None,
         }
     }
 
     fn remedy(&self) -> Remedy {
         match self {
-            Self::Fault(fault) | Self::Unplaced { fault, .. } => remedy_of(fault),
+            Self::Fault(fault) | Self::NoRole { fault, .. } | Self::Unplaced { fault, .. } => {
+                remedy_of(fault)
+            }
             Self::Credentials { .. } | Self::LoginsSpent { .. } => Remedy::Login,
             Self::Status(_) | Self::Malformed(_) | Self::NotDetached { .. } => Remedy::Retry,
             Self::UnknownPolicy { name, .. } => {

@@ -148,7 +148,7 @@ impl Session {
     pub(crate) async fn replace(&self, credentials: Credentials) -> Result<(), Error> {
         let slot = self.slot().await?;
         match self.login(slot, credentials.clone()).await {
-            Err(error) if error.is_login() => Err(error),
+            Err(error) if error.is_refused_login() => Err(error),
             _ => {
                 *self.credentials() = credentials;
                 Ok(())
@@ -186,7 +186,7 @@ impl Session {
                     end(&wire, slot.session.replace(Arc::clone(&session))).await;
                     Ok(session)
                 }
-                Err(error) if error.is_login() => Err(error),
+                Err(error) if error.is_refused_login() => Err(error),
                 Err(error) => {
                     wire.metrics().login("failed");
                     // New credentials could not be tried; the next call does, and the old session must not stay.

@@ -1,6 +1,6 @@
 //! How many logins fail at vCenter, whatever number of credentials, connections and retries there are.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use lab::VCenter;
 use vsphere::{
@@ -9,7 +9,7 @@ use vsphere::{
     session::{Credentials, LoginBudget},
 };
 
-use crate::site::{CPI, CSI, connect, settings, vcenter};
+use crate::site::{CPI, CSI, NOBODY, calls, connect, settings, vcenter};
 
 /// The failed logins that vCenter counted, by the service they came through.
 async fn failed(vcenter: &VCenter) -> Vec<String> {
@@ -37,7 +37,7 @@ async fn any_number_of_bad_credentials_fails_three_times_and_locks_nothing() {
     let old = sharing(&vcenter, (CSI.0, "wrong-1"), &budget);
     // A reload makes another connection; its user is the same in another spelling.
     let new = sharing(&vcenter, ("VSPHERE.LOCAL\\CSI", "wrong-2"), &budget);
-    let mut texts = std::collections::BTreeSet::new();
+    let mut texts = BTreeSet::new();
     for round in 0..10 {
         for connection in [&old, &new] {
             let errors = use_everything(connection).await;
@@ -191,4 +191,37 @@ async fn one_vcenter_under_two_names_fails_three_times_and_locks_nothing() {
     }
     assert_eq!(failed(&vcenter).await, ["soap", "soap", "soap"]);
     connect(&vcenter, CSI).time().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_user_without_a_role_does_not_log_in_again_and_again() {
+    let vcenter = vcenter().await;
+    let budget = LoginBudget::default();
+    let mut texts = BTreeSet::new();
+    for _ in 0..3 {
+        let connection = sharing(&vcenter, NOBODY, &budget);
+        for _ in 0..3 {
+            let errors = use_everything(&connection).await;
+            assert_eq!(errors.len(), 3);
+            for error in errors {
+                // The password is right: what has to change is the permission.
+                assert!(matches!(error.remedy, Remedy::NoPermission { .. }), "{error}");
+                texts.insert(error.to_string());
+            }
+        }
+    }
+    assert_eq!(calls(&vcenter).await["Login"], 1);
+    assert_eq!(texts.len(), 1, "texts do not change by themselves: {texts:?}");
+}
+
+#[tokio::test]
+async fn credentials_of_a_user_without_a_role_do_not_end_a_session_that_works() {
+    let vcenter = vcenter().await;
+    let connection = connect(&vcenter, CSI);
+    let user = connection.login().await.unwrap();
+    let no_role = Credentials::password(NOBODY.0, NOBODY.1);
+    let error = connection.replace_credentials(no_role).await.unwrap_err();
+    assert!(matches!(error.remedy, Remedy::NoPermission { .. }), "{error}");
+    assert_eq!(connection.login().await.unwrap(), user);
+    connection.time().await.unwrap();
 }
