@@ -174,12 +174,6 @@ macro_rules! text_enum {
             }
         }
 
-        impl std::fmt::Display for $name {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str(self.as_str())
-            }
-        }
-
         impl $crate::xml::FromXml for $name {
             fn from_xml(
                 reader: &mut $crate::xml::Reader<'_>,
