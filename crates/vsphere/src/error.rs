@@ -161,7 +161,7 @@ pub enum Cause {
     NoConnection { address: String, problem: String },
     #[error("{address} does not speak TLS ({problem}); check the port (vCenter's is 443)")]
     NoTls { address: String, problem: String },
-    #[error("{address} is not trusted: {reason}; {}", trust_advice(.reason))]
+    #[error("{address} is not trusted: {reason}")]
     Untrusted { address: String, reason: Untrusted },
     #[error("the connection to {address} broke ({problem})")]
     Broken { address: String, problem: String },
@@ -205,17 +205,6 @@ pub enum Cause {
     TaskLost,
     #[error("the connection was closed")]
     Closed,
-}
-
-fn trust_advice(reason: &Untrusted) -> String {
-    match reason {
-        Untrusted::OtherCertificate { actual, .. } => format!(
-            "if vCenter's certificate was renewed, compare with its own pages and set the thumbprint to {actual}"
-        ),
-        Untrusted::Unknown { actual, .. } => format!(
-            "give the CA that signed it, or compare with vCenter's own pages and set the thumbprint to {actual}"
-        ),
-    }
 }
 
 /// The first reasons, because a datacenter may have hundreds of datastores.

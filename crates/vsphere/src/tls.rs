@@ -114,9 +114,15 @@ impl fmt::Debug for Thumbprint {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the fields are explained by the texts that they are shown in")]
 pub enum Untrusted {
-    #[error("its certificate does not have the thumbprint {expected}")]
+    #[error(
+        "its certificate does not have the thumbprint {expected}; if vCenter's certificate was renewed, compare \
+         with its own pages and set the thumbprint to {actual}"
+    )]
     OtherCertificate { expected: Thumbprint, actual: Thumbprint },
-    #[error("{problem}")]
+    #[error(
+        "{problem}; give the CA that signed it, or compare with vCenter's own pages and set the thumbprint to \
+         {actual}"
+    )]
     Unknown { problem: String, actual: Thumbprint },
 }
 
