@@ -107,7 +107,7 @@ impl LoginBudget {
             return login.await;
         };
         let user = credentials.user();
-        let account = self.account(wire.instance(), user);
+        let account = self.account(wire.instance.get().unwrap_or(wire.name()), user);
         let mut account = account.lock().await;
         if let Some(cause) = account.hold(user, door, digest, Instant::now()) {
             wire.metrics().login("held");

@@ -63,12 +63,9 @@ pub(crate) async fn login(
     budget: &LoginBudget,
     credentials: &Credentials,
 ) -> Result<Established, Error> {
-    let first = if wire.is_recognised() { None } else { Some(greet(wire).await?) };
+    let first = if wire.instance.get().is_none() { Some(greet(wire).await?) } else { None };
     let opening = async {
-        let greeting = match first {
-            Some(greeting) => greeting,
-            None => greet(wire).await?,
-        };
+        let greeting = if let Some(first) = first { first } else { greet(wire).await? };
         enter(wire, greeting, credentials).await
     };
     budget.attempt(wire, Door::Soap, credentials, opening).await
@@ -81,7 +78,8 @@ async fn greet(wire: &Wire) -> Result<(Option<Version>, ServiceContent), Error> 
     let anonymous = InSession { vim: vim.as_ref(), ..ANONYMOUS };
     let instance = Ref::<ServiceInstance>::new("ServiceInstance");
     let content = wire.get(anonymous, Service::Vim, &instance, &RetrieveServiceContent {}).await?;
-    wire.recognise(&content.about);
+    let id = content.about.instance_uuid.as_deref().filter(|id| !id.is_empty());
+    wire.instance.get_or_init(|| id.unwrap_or(wire.name()).into());
     Ok((vim, content))
 }
 

@@ -84,14 +84,13 @@ impl SharedSession {
             .body(Empty::new())
             .map_err(|error| error.to_string())?;
         let response = client.request(request).await.map_err(|error| innermost(&error))?;
-        let status = response.status();
-        if status != StatusCode::OK {
-            return Err(match status {
-                StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
-                    format!("it answered {status}; correct vc-session-manager-token in the Secret")
-                }
-                _ => format!("it answered {status}"),
-            });
+        match response.status() {
+            StatusCode::OK => {}
+            status @ (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => {
+                let remedy = "correct vc-session-manager-token in the Secret";
+                return Err(format!("it answered {status}; {remedy}"));
+            }
+            status => return Err(format!("it answered {status}")),
         }
         let body = Limited::new(response.into_body(), LONGEST).collect().await;
         let body = body.map_err(|error| error.to_string())?.to_bytes();

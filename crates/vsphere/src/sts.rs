@@ -16,6 +16,7 @@ use std::{io::Read, time::Duration};
 
 use base64::prelude::{BASE64_STANDARD, Engine};
 use flate2::{Compression, read::GzEncoder};
+use hyper::http::{Method, StatusCode};
 use jiff::Timestamp;
 use secrecy::{ExposeSecret, SecretString};
 use sha2::{Digest, Sha256};
@@ -26,11 +27,12 @@ use crate::{
     connection::Connection,
     endpoint::Endpoint,
     error::{Cause, Error},
+    http::Reply,
     session::Credentials,
     shared::SharedSession,
     soap::{self, Header},
     version::Release,
-    wire::Wire,
+    wire::{CONTENT_TYPE, Wire},
     xml::{Element, Malformed, Reader, Writer},
 };
 
@@ -208,7 +210,13 @@ pub(crate) async fn issue_by_certificate(wire: &Wire, pair: &KeyPair) -> Result<
 }
 
 async fn request(wire: &Wire, body: SecretString) -> Result<Token, Error> {
-    wire.post("Issue", PATH, ISSUE, body.expose_secret().to_owned(), answered).await
+    let headers = [CONTENT_TYPE, ("soapaction", ISSUE)];
+    let read = |reply: Reply| match reply.status {
+        StatusCode::OK | StatusCode::INTERNAL_SERVER_ERROR => answered(&reply.text?),
+        status => Err(Cause::Status(status.as_u16())),
+    };
+    let body = body.expose_secret().to_owned();
+    wire.rest("Issue", Method::POST, PATH, &headers, body, read).await
 }
 
 /// Finds the token in an answer.

@@ -23,7 +23,6 @@ use crate::{
     metrics::Recorder,
     reference::{IsA, Kind, Ref},
     soap::{self, Header, Service},
-    types::AboutInfo,
     version::{self, Line, Release, Version},
     xml::{Element, Field, Malformed, Method, Reader},
 };
@@ -31,7 +30,8 @@ use crate::{
 /// What the first requests to a server are called in errors: where wrong hosts and certificates show.
 const CONNECT: &str = "Connect";
 
-const CONTENT_TYPE: (&str, &str) = ("content-type", "text/xml; charset=utf-8");
+/// Of envelopes.
+pub(crate) const CONTENT_TYPE: (&str, &str) = ("content-type", "text/xml; charset=utf-8");
 
 /// The session a call is made in, as the wire sees it.
 #[derive(Debug, Clone, Copy)]
@@ -76,8 +76,8 @@ pub(crate) struct Wire {
     http: Http,
     pub(crate) endpoint: Endpoint,
     name: Arc<str>,
-    /// The instance id of the vCenter, once it is known: it may have several names.
-    instance: OnceLock<Arc<str>>,
+    /// The instance id of the vCenter, which may have several names; or the name, if vCenter reports no id.
+    pub(crate) instance: OnceLock<Arc<str>>,
     timeout: Duration,
     login_timeout: Duration,
     slots: Semaphore,
@@ -111,21 +111,6 @@ impl Wire {
 
     pub(crate) fn name(&self) -> &Arc<str> {
         &self.name
-    }
-
-    /// What vCenter is told apart from others by: its instance id, or its name if it has none or was not asked yet.
-    pub(crate) fn instance(&self) -> &Arc<str> {
-        self.instance.get().unwrap_or(&self.name)
-    }
-
-    /// Takes what vCenter says about itself.
-    pub(crate) fn recognise(&self, about: &AboutInfo) {
-        let id = about.instance_uuid.as_deref().filter(|id| !id.is_empty());
-        self.instance.get_or_init(|| id.unwrap_or(&self.name).into());
-    }
-
-    pub(crate) fn is_recognised(&self) -> bool {
-        self.instance.get().is_some()
     }
 
     pub(crate) fn metrics(&self) -> &Recorder {
@@ -270,25 +255,8 @@ impl Wire {
         Ok(())
     }
 
-    /// Posts an envelope to a service without managed objects; `read` takes the text of the answer.
-    pub(crate) async fn post<T>(
-        &self,
-        method: &'static str,
-        path: &str,
-        action: &str,
-        body: String,
-        read: impl FnOnce(&str) -> Result<T, Cause>,
-    ) -> Result<T, Error> {
-        let headers = [CONTENT_TYPE, ("soapaction", action)];
-        let sending = |limit| self.http.send(Verb::POST, path, &headers, body, limit);
-        let read = |reply: Reply| match reply.status {
-            StatusCode::OK | StatusCode::INTERNAL_SERVER_ERROR => read(&reply.text?),
-            status => Err(Cause::Status(status.as_u16())),
-        };
-        self.send(method, "", Some(Service::Sso), sending, read).await
-    }
-
-    /// A request to the REST API; `method` names it in metrics and errors, `read` takes the answer.
+    /// A request to the REST API or the token service; `method` names it in metrics and errors, `read` takes the
+    /// answer.
     pub(crate) async fn rest<T>(
         &self,
         method: &'static str,
@@ -301,8 +269,8 @@ impl Wire {
         let operation = self.operation();
         let mut headers = headers.to_vec();
         headers.push(("x-request-id", &operation));
-        if !body.is_empty() {
-            headers.push(("content-type", "application/json"));
+        if !body.is_empty() && headers.iter().all(|(name, _)| *name != CONTENT_TYPE.0) {
+            headers.push((CONTENT_TYPE.0, "application/json"));
         }
         let sending = |limit| self.http.send(verb, path, &headers, body, limit);
         self.send(method, &operation, Some(Service::Vim), sending, read).await
