@@ -14,7 +14,7 @@ use crate::{
     tags::TagSession,
     task::Tasks,
     tls::{InvalidTrust, Trust},
-    types::{AboutInfo, CurrentTime, ServiceContent, ServiceInstance},
+    types::{AboutInfo, CurrentTime, ServiceContent, ServiceInstance, Task},
     wire::Wire,
     xml::Method,
 };
@@ -109,7 +109,7 @@ impl Connection {
 
     /// Takes new credentials and tries them at once. Refused ones change nothing: the old ones stay.
     pub async fn replace_credentials(&self, credentials: Credentials) -> Result<(), Error> {
-        self.core.session.replace(credentials.clone()).await?;
+        self.core.session.replace(credentials).await?;
         self.core.tags.forget(self).await;
         Ok(())
     }
@@ -138,11 +138,10 @@ impl Connection {
         on: &Ref<K>,
         method: &M,
     ) -> Result<M::Answer, Error> {
-        let wire = &self.core.wire;
-        self.in_session(
-            |session| async move { wire.get(session.as_in(), service, on, method).await },
-        )
-        .await
+        let call = |session: Arc<Established>| async move {
+            self.wire().get(session.as_in(), service, on, method).await
+        };
+        self.in_session(call).await
     }
 
     /// Runs `work` in the session, and once more in a new one if vCenter has forgotten the session.
@@ -208,12 +207,7 @@ impl Connection {
     }
 
     /// The error of something that took longer than its deadline.
-    pub(crate) fn unfinished(
-        &self,
-        task: &Ref<crate::types::Task>,
-        method: &'static str,
-        cause: Cause,
-    ) -> Error {
+    pub(crate) fn unfinished(&self, task: &Ref<Task>, method: &'static str, cause: Cause) -> Error {
         let failure = self.core.wire.failure(method, String::new(), cause);
         Error::with(Remedy::Unfinished { task: task.clone() }, failure)
     }

@@ -35,7 +35,6 @@ impl<M: Method> Held<M> {
         Self { connection, session, on, end: Some(end) }
     }
 
-    /// The object that the method is called on.
     pub(crate) fn on(&self) -> &Ref<M::On> {
         &self.on
     }

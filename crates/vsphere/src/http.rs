@@ -136,10 +136,12 @@ impl Http {
         let address = self.address.clone();
         let problem = innermost(error);
         if let Some(tls) = causes(error).find_map(tls_error) {
-            return match untrusted(tls) {
-                Some(reason) => Cause::Untrusted { address, reason },
-                None => Cause::NoTls { address, problem: tls.to_string() },
-            };
+            if let rustls::Error::Other(other) = tls
+                && let Some(reason) = other.0.downcast_ref::<Untrusted>()
+            {
+                return Cause::Untrusted { address, reason: reason.clone() };
+            }
+            return Cause::NoTls { address, problem: tls.to_string() };
         }
         if !error.is_connect() {
             return Cause::Broken { address, problem };
@@ -169,11 +171,4 @@ fn tls_error<'a>(cause: &'a (dyn std::error::Error + 'static)) -> Option<&'a rus
     }
     let inner = cause.downcast_ref::<io::Error>()?.get_ref()?;
     tls_error(inner)
-}
-
-fn untrusted(error: &rustls::Error) -> Option<Untrusted> {
-    match error {
-        rustls::Error::Other(other) => other.0.downcast_ref::<Untrusted>().cloned(),
-        _ => None,
-    }
 }

@@ -56,8 +56,8 @@ fn session_manager(content: &ServiceContent) -> Ref<SessionManager> {
     content.session_manager.clone().unwrap_or_else(|| Ref::new("SessionManager"))
 }
 
-/// Opens a session within the budget, which is that of the vCenter and not of a name: before the first login it must
-/// say which one it is.
+/// Opens a session within the budget, which is kept by vCenter and not by its names: which vCenter it is, is read
+/// before the first login.
 pub(crate) async fn login(
     wire: &Wire,
     budget: &LoginBudget,
@@ -71,7 +71,7 @@ pub(crate) async fn login(
     budget.attempt(wire, Door::Soap, credentials, opening).await
 }
 
-/// Reads what vCenter says about itself before a login: its version and its content.
+/// Reads what vCenter reports without a login: its version and its content.
 async fn greet(wire: &Wire) -> Result<(Option<Version>, ServiceContent), Error> {
     let listed = wire.versions("/sdk/vimServiceVersions.xml").await?.unwrap_or_default();
     let vim = Version::newest(Line::Vim, &listed);
@@ -145,7 +145,6 @@ async fn open<M: Method<On = SessionManager, Answer = UserSession>>(
     opened.map_err(|(_, error)| error)
 }
 
-/// Ends a session.
 pub(crate) async fn logout(wire: &Wire, session: &Established) {
     end(wire, session.as_in(), &session_manager(&session.content)).await;
 }

@@ -55,7 +55,6 @@ struct Answer {
 }
 
 impl SharedSession {
-    /// A fresh ticket.
     pub(crate) async fn ticket(&self) -> Result<SecretString, NoTicket> {
         let late = |_| Err(format!("no answer within {} s", ANSWER_WITHIN.as_secs()));
         let answered = tokio::time::timeout(ANSWER_WITHIN, self.request()).await;

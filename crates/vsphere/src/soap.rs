@@ -179,7 +179,8 @@ pub(crate) fn answer<'a>(
     let mut reader = Reader::new(document);
     let envelope = reader.root()?;
     if envelope.name() != "Envelope" {
-        return Err(reader.malformed(format!("a {} instead of an envelope", envelope.name())))?;
+        let problem = format!("a {} instead of an envelope", envelope.name());
+        return Err(reader.malformed(problem).into());
     }
     let body = reader.find(&envelope, "Body")?;
     let body = body.ok_or_else(|| reader.malformed("an envelope without body"))?;

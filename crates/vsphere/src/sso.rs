@@ -68,14 +68,11 @@ impl Sso {
     pub async fn create_user(
         &self,
         user: &str,
-        details: AdminPersonDetails,
+        user_details: AdminPersonDetails,
         password: &SecretString,
     ) -> Result<(), Error> {
-        let create = CreateLocalPersonUser {
-            user_name: Principal::from(user).name,
-            user_details: details,
-            password: password.expose_secret().to_owned(),
-        };
+        let (user_name, password) = (name(user), password.expose_secret().to_owned());
+        let create = CreateLocalPersonUser { user_name, user_details, password };
         self.call(&self.content.principal_management_service, &create).await
     }
 
@@ -86,37 +83,32 @@ impl Sso {
         description: &str,
         pair: &KeyPair,
     ) -> Result<(), Error> {
-        let create = CreateLocalSolutionUser {
-            user_name: Principal::from(user).name,
-            user_details: AdminSolutionDetails {
-                description: Some(description.to_owned()),
-                certificate: pair.certificate(),
-            },
-        };
+        let (description, certificate) = (Some(description.to_owned()), pair.certificate());
+        let user_details = AdminSolutionDetails { description, certificate };
+        let create = CreateLocalSolutionUser { user_name: name(user), user_details };
         self.call(&self.content.principal_management_service, &create).await
     }
 
     /// Replaces what is written about a user.
-    pub async fn update_user(&self, user: &str, details: AdminPersonDetails) -> Result<(), Error> {
-        let update = UpdateLocalPersonUserDetails {
-            user_name: Principal::from(user).name,
-            user_details: details,
-        };
+    pub async fn update_user(
+        &self,
+        user: &str,
+        user_details: AdminPersonDetails,
+    ) -> Result<(), Error> {
+        let update = UpdateLocalPersonUserDetails { user_name: name(user), user_details };
         self.call(&self.content.principal_management_service, &update).await
     }
 
     /// Gives a user another password.
     pub async fn reset_password(&self, user: &str, password: &SecretString) -> Result<(), Error> {
-        let reset = ResetLocalPersonUserPassword {
-            user_name: Principal::from(user).name,
-            new_password: password.expose_secret().to_owned(),
-        };
+        let (user_name, new_password) = (name(user), password.expose_secret().to_owned());
+        let reset = ResetLocalPersonUserPassword { user_name, new_password };
         self.call(&self.content.principal_management_service, &reset).await
     }
 
     /// Deletes a user.
     pub async fn delete_user(&self, user: &str) -> Result<(), Error> {
-        let delete = DeleteLocalPrincipal { principal_name: Principal::from(user).name };
+        let delete = DeleteLocalPrincipal { principal_name: name(user) };
         self.call(&self.content.principal_management_service, &delete).await
     }
 
@@ -163,6 +155,11 @@ impl Sso {
         let Principal { name, domain } = Principal::from(user);
         PrincipalId { name, domain: if domain.is_empty() { self.domain.clone() } else { domain } }
     }
+}
+
+/// The name of a user without its domain, which is the service's own.
+fn name(user: &str) -> String {
+    Principal::from(user).name
 }
 
 /// Whether the server lacks the service.

@@ -2,10 +2,9 @@
 
 /// Structs: fields in the order of the wire, base class first. `since` names the version that brought a field.
 macro_rules! data {
-    ($($(#[$meta:meta])* $name:ident {
+    ($($name:ident {
         $($field:ident : $type:ty = $wire:literal $(since $since:ident)?),* $(,)?
     })*) => { $(
-        $(#[$meta])*
         #[doc = concat!("`", stringify!($name), "`")]
         #[derive(Debug, Clone, Default, PartialEq)]
         pub struct $name {
@@ -60,8 +59,7 @@ macro_rules! data {
 /// A field whose type has subtypes: an enum over those we know, distinguished by `xsi:type`, which is always
 /// written. A subtype that we do not know keeps its name and the fields of the base.
 macro_rules! family {
-    ($($(#[$meta:meta])* $name:ident of $base:ident $(default $default:ident)? { $($variant:ident),* $(,)? })*) => { $(
-        $(#[$meta])*
+    ($($name:ident of $base:ident $(default $default:ident)? { $($variant:ident),* $(,)? })*) => { $(
         #[doc = concat!("`", stringify!($base), "` or a subtype of it.")]
         #[derive(Debug, Clone, PartialEq)]
         pub enum $name {
@@ -208,10 +206,9 @@ macro_rules! kinds {
 
 /// Methods: a struct with the arguments, in order. They are not `Debug`: some carry passwords.
 macro_rules! method {
-    ($($(#[$meta:meta])* $name:ident = $wire_name:literal on $on:ident at $service:ident $(since $gate:ident)? {
+    ($($name:ident = $wire_name:literal on $on:ident at $service:ident $(since $gate:ident)? {
         $($field:ident : $type:ty = $wire:literal $(since $since:ident)?),* $(,)?
     } -> $answer:ty)*) => { $(
-        $(#[$meta])*
         #[doc = concat!("Calls `", $wire_name, "`" $(, ", which exists since ", stringify!($gate))?, ".")]
         #[derive(Clone, Default)]
         pub struct $name {
