@@ -210,9 +210,9 @@ impl Follower {
                     Err(error) => {
                         // vCenter may get the new password later than the Secret.
                         untried = match error.failure().cause {
-                            Cause::LoginsSpent { held, .. } | Cause::Credentials { held, .. } => {
-                                Some(held)
-                            }
+                            Cause::LoginsSpent { held, .. }
+                            | Cause::Credentials { held, .. }
+                            | Cause::NoRole { held, .. } => Some(held),
                             _ => None,
                         };
                         self.explain(&error)

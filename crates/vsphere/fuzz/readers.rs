@@ -4,7 +4,6 @@ use vsphere::{
     fault::Fault,
     object, objects, recorded,
     reference::Ref,
-    sts::Token,
     types::{
         AnyPbmProfile, CnsQueryResult, CnsVolumeOperationBatchResult, Datastore, DatastoreSummary,
         GuestNicInfo, HostSystem, Permission, ServiceContent, Task, TaskInfo, UserSession,
@@ -67,5 +66,5 @@ pub(crate) fn read_as_everything(document: &str) {
     drop(recorded::objects::<Seen>(document));
     drop(recorded::changes::<Seen>(document));
     drop(recorded::versions(document));
-    drop(Token::from_text(document));
+    drop(recorded::token(document));
 }

@@ -3,7 +3,8 @@
 //! SSO locks an account after five failed logins within three minutes, and an account that a driver locked is
 //! locked for everybody who uses it. So every login of a process, at SOAP, REST and the token service, spends from
 //! one [`LoginBudget`]: credentials that were refused are not tried again for five minutes, and no more than three
-//! logins of one user fail within five minutes, however many credentials, connections and reloads there are.
+//! logins of one user fail within five minutes, however many credentials, connections, reloads and names of the same
+//! vCenter there are. A user without a role is refused, too: the password is right, but the login is as futile.
 
 use std::{
     collections::HashMap,
@@ -16,7 +17,8 @@ use tokio::time::Instant;
 
 use crate::{
     authorization::Principal,
-    error::{Cause, Error, Failure},
+    error::{Cause, Error, Failure, Remedy},
+    fault::Fault,
     session::{Credentials, Digest},
     wire::Wire,
 };
@@ -25,6 +27,8 @@ use crate::{
 const WINDOW: Duration = Duration::from_secs(300);
 /// Failed logins of one user within the window.
 const MOST: usize = 3;
+/// The calls that check a password.
+pub(crate) const LOGINS: [&str; 4] = ["Login", "LoginByToken", "session.create", "Issue"];
 
 /// The failed logins of a process, by vCenter and user. Clones share them: give one to all connections.
 #[derive(Clone, Default)]
@@ -32,7 +36,7 @@ pub struct LoginBudget {
     accounts: Arc<Mutex<Accounts>>,
 }
 
-/// By vCenter and user.
+/// By the instance id of the vCenter, because it may have several names, and by user.
 type Accounts = HashMap<(Arc<str>, Principal), SharedAccount>;
 /// Locked while a login is on the way, so that its result is known before the next one.
 type SharedAccount = Arc<tokio::sync::Mutex<Account>>;
@@ -57,8 +61,31 @@ struct Failed {
     at: Instant,
     door: Door,
     credentials: Digest,
-    /// False if there was no answer: vCenter may have counted the login as failed.
-    refused: bool,
+    /// None if there was no answer: vCenter may have counted the login as failed.
+    refusal: Option<Refusal>,
+}
+
+/// Why vCenter refused a login.
+enum Refusal {
+    Credentials,
+    NoRole(Box<Fault>),
+}
+
+impl Refusal {
+    fn of(error: &Error) -> Option<Self> {
+        match error.remedy {
+            Remedy::Login => Some(Self::Credentials),
+            Remedy::NoPermission { .. } => Some(Self::NoRole(Box::new(error.fault()?.clone()))),
+            _ => None,
+        }
+    }
+
+    fn cause(&self, user: &str, held: Duration) -> Cause {
+        match self {
+            Self::Credentials => Cause::Credentials { user: user.to_owned(), held },
+            Self::NoRole(fault) => Cause::NoRole { fault: fault.clone(), held },
+        }
+    }
 }
 
 impl fmt::Debug for LoginBudget {
@@ -80,7 +107,7 @@ impl LoginBudget {
             return login.await;
         };
         let user = credentials.user();
-        let account = self.account(wire.name(), user);
+        let account = self.account(wire.instance.get().unwrap_or(wire.name()), user);
         let mut account = account.lock().await;
         if let Some(cause) = account.hold(user, door, digest, Instant::now()) {
             wire.metrics().login("held");
@@ -91,15 +118,14 @@ impl LoginBudget {
             account.accepted = Some(digest);
             return answered;
         };
-        let (refused, at) = (error.is_login(), Instant::now());
-        if refused || account.may_have_failed(&error, digest) {
-            account.failed.push(Failed { at, door, credentials: digest, refused });
+        let refusal = Refusal::of(&error);
+        let cause = refusal.as_ref().map(|refusal| refusal.cause(user, WINDOW));
+        if refusal.is_some() || account.may_have_failed(&error, digest) {
+            let at = Instant::now();
+            account.failed.push(Failed { at, door, credentials: digest, refusal });
         }
-        if !refused {
-            return Err(error);
-        }
+        let Some(cause) = cause else { return Err(error) };
         account.accepted = None;
-        let cause = Cause::Credentials { user: user.to_owned(), held: WINDOW };
         let error = Error::from(Failure { cause, ..error.failure().clone() });
         wire.metrics().login("refused");
         tracing::error!(vcenter = %wire.name(), user, %error, "login refused");
@@ -118,13 +144,12 @@ impl Account {
         self.failed.retain(|failed| now.duration_since(failed.at) < WINDOW);
         let until = |failed: &Failed| WINDOW.saturating_sub(now.duration_since(failed.at));
         // SOAP decides for all; a refusal of another service may have a reason of that service alone.
-        let same = self.failed.iter().rev().find(|failed| {
-            failed.refused
-                && failed.credentials == credentials
-                && (failed.door == door || failed.door == Door::Soap)
-        });
-        if let Some(failed) = same {
-            return Some(Cause::Credentials { user: user.to_owned(), held: until(failed) });
+        let same = |failed: &&Failed| {
+            failed.credentials == credentials && (failed.door == door || failed.door == Door::Soap)
+        };
+        let refused = |failed: &Failed| Some(failed.refusal.as_ref()?.cause(user, until(failed)));
+        if let Some(cause) = self.failed.iter().rev().filter(same).find_map(refused) {
+            return Some(cause);
         }
         let oldest = self.failed.len().checked_sub(MOST)?;
         let held = self.failed.get(oldest).map(until)?;
@@ -134,22 +159,21 @@ impl Account {
     /// Whether a login without an answer must be counted. Credentials that were accepted before are not doubted.
     fn may_have_failed(&self, error: &Error, credentials: Digest) -> bool {
         let Failure { method, cause, .. } = error.failure();
-        let checks_password = ["Login", "LoginByToken", "session.create", "Issue"].contains(method);
         let unanswered = matches!(
             cause,
             Cause::Timeout(_) | Cause::Broken { .. } | Cause::Status(_) | Cause::Malformed(_)
         );
-        checks_password && unanswered && self.accepted != Some(credentials)
+        LOGINS.contains(method) && unanswered && self.accepted != Some(credentials)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Account, Door, Failed, Instant, MOST, WINDOW};
+    use super::{Account, Door, Failed, Instant, MOST, Refusal, WINDOW};
     use crate::error::Cause;
 
     fn failed(at: Instant, door: Door, credentials: u8) -> Failed {
-        Failed { at, door, credentials: [credentials; 32], refused: true }
+        Failed { at, door, credentials: [credentials; 32], refusal: Some(Refusal::Credentials) }
     }
 
     fn held(account: &mut Account, door: Door, credentials: u8, now: Instant) -> bool {

@@ -18,7 +18,7 @@ use crate::{
     property::{Object, Reported, Wanted, read_object, through_views},
     reference::{IsA, Ref},
     types::{
-        self, CreateContainerView, CreateFilter, CreateListView, CreatePropertyCollector,
+        CreateContainerView, CreateFilter, CreateListView, CreatePropertyCollector,
         DestroyPropertyCollector, DestroyView, ListView, ManagedEntity, ManagedObject,
         ModifyListView, PropertyCollector, PropertyFilter, ViewManager, WaitForUpdatesEx,
         WaitOptions,
@@ -161,8 +161,7 @@ impl Connection {
             type_: kinds.iter().map(|kind| (*kind).to_owned()).collect(),
             recursive: true,
         };
-        self.hold::<_, _, types::View>(session, &view_manager(session), create, DestroyView {})
-            .await
+        self.hold(session, &view_manager(session), create, DestroyView {}).await
     }
 
     /// Calls a method in one session.

@@ -14,9 +14,9 @@ use crate::{
     tags::TagSession,
     task::Tasks,
     tls::{InvalidTrust, Trust},
-    types::{AboutInfo, CurrentTime, ServiceContent, ServiceInstance},
+    types::{AboutInfo, CurrentTime, ServiceContent, ServiceInstance, Task},
     wire::Wire,
-    xml::{Element, Field, Method, Reader},
+    xml::Method,
 };
 
 /// The settings of a connection. Everything but the endpoint and the credentials has a good default.
@@ -32,6 +32,9 @@ pub struct Settings {
     pub credentials: Credentials,
     /// How long a call may take; long polls may take their waiting time more.
     pub timeout: Duration,
+    /// How long a login may take. vCenter may ask a directory that is slow, and a login that is given up counts as
+    /// failed although the password is right.
+    pub login_timeout: Duration,
     /// How many calls may be on the way at once; long polls do not count.
     pub concurrency: usize,
     /// What vCenter shows as our program in its list of sessions.
@@ -51,6 +54,7 @@ impl Settings {
             proxy: Proxy::default(),
             credentials,
             timeout: Duration::from_secs(60),
+            login_timeout: Duration::from_secs(120),
             concurrency: 16,
             user_agent: concat!("vsphere-drivers/", env!("CARGO_PKG_VERSION")).to_owned(),
             metrics: Metrics::default(),
@@ -105,7 +109,7 @@ impl Connection {
 
     /// Takes new credentials and tries them at once. Refused ones change nothing: the old ones stay.
     pub async fn replace_credentials(&self, credentials: Credentials) -> Result<(), Error> {
-        self.core.session.replace(credentials.clone()).await?;
+        self.core.session.replace(credentials).await?;
         self.core.tags.forget(self).await;
         Ok(())
     }
@@ -134,14 +138,10 @@ impl Connection {
         on: &Ref<K>,
         method: &M,
     ) -> Result<M::Answer, Error> {
-        self.in_session(|session| async move {
-            let mut answer = M::Answer::default();
-            let absorb =
-                |reader: &mut Reader<'_>, value: &Element<'_>| answer.absorb(reader, value);
-            self.core.wire.call(session.as_in(), service, on, method, absorb).await?;
-            Ok(answer)
-        })
-        .await
+        let call = |session: Arc<Established>| async move {
+            self.wire().get(session.as_in(), service, on, method).await
+        };
+        self.in_session(call).await
     }
 
     /// Runs `work` in the session, and once more in a new one if vCenter has forgotten the session.
@@ -207,12 +207,7 @@ impl Connection {
     }
 
     /// The error of something that took longer than its deadline.
-    pub(crate) fn unfinished(
-        &self,
-        task: &Ref<crate::types::Task>,
-        method: &'static str,
-        cause: Cause,
-    ) -> Error {
+    pub(crate) fn unfinished(&self, task: &Ref<Task>, method: &'static str, cause: Cause) -> Error {
         let failure = self.core.wire.failure(method, String::new(), cause);
         Error::with(Remedy::Unfinished { task: task.clone() }, failure)
     }

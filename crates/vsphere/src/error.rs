@@ -9,7 +9,7 @@ use crate::{
     fault::Fault,
     reference::Ref,
     shared::NoTicket,
-    tls::{InvalidTrust, Untrusted},
+    tls::Untrusted,
     types::{CnsPlacementResult, ManagedObject, Task},
     version::Since,
     xml::Malformed,
@@ -110,7 +110,9 @@ impl fmt::Display for Error {
             Remedy::Retry | Remedy::LoggedOut => f.write_str("; try again later"),
             Remedy::Busy => f.write_str("; try again when that is done"),
             Remedy::NoPermission { object, privilege } => {
-                write!(f, "; {}", advice(object.as_ref(), privilege.as_deref()))
+                let privilege = privilege.as_deref().unwrap_or("that the call needs");
+                write!(f, "; grant the user a role with the privilege {privilege}")?;
+                object.iter().try_for_each(|object| write!(f, " on {} {object}", object.kind()))
             }
             Remedy::Invalid { field: Some(field) } => write!(f, " (argument {field})"),
             Remedy::Unfinished { task } => write!(f, "; task {task} may still change things"),
@@ -126,19 +128,9 @@ impl std::error::Error for Error {
     }
 }
 
-fn advice(object: Option<&Ref<ManagedObject>>, privilege: Option<&str>) -> String {
-    let privilege = privilege.unwrap_or("that the call needs");
-    match object {
-        Some(object) => format!(
-            "grant the user a role with the privilege {privilege} on {} {object}",
-            object.kind()
-        ),
-        None => format!("grant the user a role with the privilege {privilege}"),
-    }
-}
-
 /// A call that failed: where, what, and the reason.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{vcenter}: {method}: {cause}")]
 pub struct Failure {
     /// The vCenter as the settings name it.
     pub vcenter: Arc<str>,
@@ -150,107 +142,69 @@ pub struct Failure {
     pub cause: Cause,
 }
 
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}: {}", self.vcenter, self.method, self.cause)
-    }
-}
-
 /// Why a call failed.
 #[derive(Debug, Clone, thiserror::Error)]
-#[expect(missing_docs, reason = "the fields are explained by the texts that they are shown in")]
+#[expect(
+    missing_docs,
+    reason = "variants and fields are explained by the texts that they are shown in"
+)]
 pub enum Cause {
-    /// The server answered with a fault.
     #[error("{0}")]
     Fault(Box<Fault>),
-    /// The host cannot be resolved.
     #[error(
         "the host {host} cannot be found ({problem}); check its spelling and the DNS of this machine"
     )]
     UnknownHost { host: String, problem: String },
-    /// No server listens.
     #[error(
         "no server answers at {address} ({problem}); check host and port (vCenter's is 443) and firewalls"
     )]
     NoConnection { address: String, problem: String },
-    /// The server does not speak TLS.
     #[error("{address} does not speak TLS ({problem}); check the port (vCenter's is 443)")]
     NoTls { address: String, problem: String },
-    /// The certificate was refused.
-    #[error("{address} is not trusted: {reason}; {}", trust_advice(.reason))]
+    #[error("{address} is not trusted: {reason}")]
     Untrusted { address: String, reason: Untrusted },
-    /// The settings of TLS became unusable.
-    #[error("{0}")]
-    Trust(InvalidTrust),
-    /// The connection broke.
     #[error("the connection to {address} broke ({problem})")]
     Broken { address: String, problem: String },
-    /// There was no answer in time.
     #[error("no answer within {} s", .0.as_secs_f32())]
     Timeout(Duration),
-    /// An HTTP status instead of an answer: from a proxy, or from a vCenter that is starting.
     #[error(
         "HTTP status {0} instead of an answer: vCenter is starting or overloaded, or a proxy answered"
     )]
     Status(u16),
-    /// The answer cannot be read.
-    #[error("{0}")]
-    Malformed(Malformed),
-    /// vCenter refused the credentials, now or within the last minutes.
+    #[error(transparent)]
+    Malformed(#[from] Malformed),
+    /// Now or within the last minutes. `held` is how long the same credentials are not tried again; it is not in the
+    /// texts, here and below, because those must not change by themselves.
     #[error(
         "vCenter refused the login of {user}: the user name or the password is wrong, or the account is \
          locked or expired; so that it is not locked, these credentials are not tried again for five minutes"
     )]
-    Credentials {
-        user: String,
-        /// How long the same credentials are not tried again. Not in the text, which must not change by itself.
-        held: Duration,
-    },
-    /// Too many logins of the user failed.
+    Credentials { user: String, held: Duration },
     #[error(
         "three logins of {user} failed within five minutes; so that vCenter does not lock the account, no \
          credentials of this user are tried before five minutes have passed"
     )]
-    LoginsSpent {
-        user: String,
-        /// How long no login is tried. Not in the text, which must not change by itself.
-        held: Duration,
-    },
-    /// There is no ticket to clone a session with.
+    LoginsSpent { user: String, held: Duration },
+    #[error("{fault}; these credentials are not tried again for five minutes")]
+    NoRole { fault: Box<Fault>, held: Duration },
     #[error("{0}")]
     NoTicket(NoTicket),
-    /// The server is too old for the call.
     #[error("this vCenter does not have the call, which came with {0}; upgrade vCenter")]
     TooOld(Since),
-    /// CNS created no volume, for a reason per datastore.
+    /// A fault of CNS, with a reason per datastore.
     #[error("{fault}{}", refusals(.placements))]
     Unplaced { fault: Box<Fault>, placements: Vec<CnsPlacementResult> },
-    /// A volume cannot be detached for a reason that the fault does not have.
+    /// `why` is what the fault does not have.
     #[error("{fault}; {why}")]
     NotDetached { fault: Box<Fault>, why: &'static str },
-    /// No storage policy has this name.
     #[error("there is no storage policy {name:?}; {}", near_names(.near))]
     UnknownPolicy { name: String, near: Vec<String> },
-    /// A task was not done in time.
     #[error("the task is not done after {} s", .0.as_secs_f32())]
     StillRunning(Duration),
-    /// vCenter does not know the task any more.
     #[error("vCenter lost the task, which happens when it restarts")]
     TaskLost,
-    /// The connection was closed.
     #[error("the connection was closed")]
     Closed,
-}
-
-fn trust_advice(reason: &Untrusted) -> String {
-    match reason {
-        Untrusted::OtherCertificate { actual, .. } => format!(
-            "if vCenter's certificate was renewed, compare with its own pages and set the thumbprint to {actual}"
-        ),
-        Untrusted::Unknown { actual, .. } => format!(
-            "give the CA that signed it, or compare with vCenter's own pages and set the thumbprint to {actual}"
-        ),
-    }
 }
 
 /// The first reasons, because a datacenter may have hundreds of datastores.
@@ -307,6 +261,11 @@ impl Error {
         self.remedy == Remedy::Login
     }
 
+    /// Whether a login was refused, now or within the last minutes: for the credentials, or for want of a role.
+    pub(crate) fn is_refused_login(&self) -> bool {
+        self.is_login() || matches!(self.failure.cause, Cause::NoRole { .. })
+    }
+
     /// Whether vCenter has forgotten the session.
     pub(crate) fn is_logged_out(&self) -> bool {
         self.remedy == Remedy::LoggedOut
@@ -316,16 +275,19 @@ impl Error {
 impl Cause {
     fn fault(&self) -> Option<&Fault> {
         match self {
-            Self::Fault(fault) | Self::Unplaced { fault, .. } | Self::NotDetached { fault, .. } => {
-                Some(fault)
-            }
+            Self::Fault(fault)
+            | Self::NoRole { fault, .. }
+            | Self::Unplaced { fault, .. }
+            | Self::NotDetached { fault, .. } => Some(fault),
             _ => None,
         }
     }
 
     fn remedy(&self) -> Remedy {
         match self {
-            Self::Fault(fault) | Self::Unplaced { fault, .. } => remedy_of(fault),
+            Self::Fault(fault) | Self::NoRole { fault, .. } | Self::Unplaced { fault, .. } => {
+                remedy_of(fault)
+            }
             Self::Credentials { .. } | Self::LoginsSpent { .. } => Remedy::Login,
             Self::Status(_) | Self::Malformed(_) | Self::NotDetached { .. } => Remedy::Retry,
             Self::UnknownPolicy { name, .. } => {
@@ -336,7 +298,6 @@ impl Cause {
             | Self::NoConnection { .. }
             | Self::NoTls { .. }
             | Self::Untrusted { .. }
-            | Self::Trust(_)
             | Self::Broken { .. }
             | Self::Timeout(_)
             | Self::NoTicket(_)
@@ -357,7 +318,11 @@ fn remedy_of(fault: &Fault) -> Remedy {
         return Remedy::Login;
     }
     if let Some(fault) = fault.find("NoPermission") {
-        return Remedy::NoPermission { object: object_of(fault), privilege: privilege_of(fault) };
+        let object =
+            reference(fault, "object").or_else(|| reference(fault, "missingPrivileges.entity"));
+        let privilege =
+            fault.field("privilegeId").or_else(|| fault.field("missingPrivileges.privilegeIds"));
+        return Remedy::NoPermission { object, privilege: privilege.map(str::to_owned) };
     }
     // Only the call's own fault: below another one it may be about a host or a datastore.
     if let Some(what) = missing(fault) {
@@ -418,16 +383,12 @@ const TRANSIENT: &[&str] = &[
 ];
 
 fn missing(fault: &Fault) -> Option<Missing> {
-    let text = |path: &str| fault.field(path).unwrap_or_default().to_owned();
     let named = |path: &str, what: fn(String) -> Missing| {
-        if fault.field(path).is_some() { what(text(path)) } else { Missing::Unnamed }
+        fault.field(path).map_or(Missing::Unnamed, |id| what(id.to_owned()))
     };
     let is = |name: &str| fault.is_a(name);
     Some(if is("ManagedObjectNotFound") {
-        let kind = fault.field("obj@type").unwrap_or_default();
-        fault
-            .field("obj")
-            .map_or(Missing::Unnamed, |value| Missing::Object(Ref::with_kind(kind, value)))
+        reference(fault, "obj").map_or(Missing::Unnamed, Missing::Object)
     } else if is("CnsVolumeNotFoundFault") || is("CnsNotRegisteredFault") {
         named("volumeId.id", Missing::Volume)
     } else if is("CnsSnapshotNotFoundFault") {
@@ -441,19 +402,9 @@ fn missing(fault: &Fault) -> Option<Missing> {
     })
 }
 
-fn object_of(fault: &Fault) -> Option<Ref<ManagedObject>> {
-    let read = |value: &str, kind: &str| {
-        Some(Ref::with_kind(fault.field(kind).unwrap_or_default(), fault.field(value)?))
-    };
-    read("object", "object@type")
-        .or_else(|| read("missingPrivileges.entity", "missingPrivileges.entity@type"))
-}
-
-fn privilege_of(fault: &Fault) -> Option<String> {
-    fault
-        .field("privilegeId")
-        .or_else(|| fault.field("missingPrivileges.privilegeIds"))
-        .map(str::to_owned)
+fn reference(fault: &Fault, path: &str) -> Option<Ref<ManagedObject>> {
+    let kind = fault.field(&format!("{path}@type")).unwrap_or_default();
+    Some(Ref::with_kind(kind, fault.field(path)?))
 }
 
 #[cfg(test)]

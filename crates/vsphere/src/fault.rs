@@ -43,8 +43,7 @@ impl Fault {
 
     /// What the server adds to this fault and to those that led to it.
     pub fn details(&self) -> impl Iterator<Item = &str> {
-        let chain = std::iter::successors(Some(self), |fault| fault.cause());
-        chain.flat_map(|fault| fault.details.iter().map(String::as_str))
+        self.chain().flat_map(|fault| fault.details.iter().map(String::as_str))
     }
 
     /// The fault that led to this one.
@@ -54,22 +53,18 @@ impl Fault {
 
     /// Whether its type is `ancestor` or inherits from it.
     pub fn is_a(&self, ancestor: &str) -> bool {
-        let mut name = self.type_name.as_str();
         // The table is generated from a hierarchy, so this ends.
-        loop {
-            if name == ancestor {
-                return true;
-            }
-            match parent(name) {
-                Some(parent) => name = parent,
-                None => return false,
-            }
-        }
+        let mut types = std::iter::successors(Some(self.type_name.as_str()), |name| parent(name));
+        types.any(|name| name == ancestor)
     }
 
     /// This fault or the first of its causes that is of a type: CNS wraps faults of vCenter.
     pub fn find(&self, ancestor: &str) -> Option<&Self> {
-        std::iter::successors(Some(self), |fault| fault.cause()).find(|fault| fault.is_a(ancestor))
+        self.chain().find(|fault| fault.is_a(ancestor))
+    }
+
+    fn chain(&self) -> impl Iterator<Item = &Self> {
+        std::iter::successors(Some(self), |fault| fault.cause())
     }
 
     /// A fault inside a SOAP answer: the type is in the element, the message beside it.
@@ -93,10 +88,7 @@ impl Fault {
         reader: &mut Reader<'_>,
         element: &Element<'_>,
     ) -> Result<(), Malformed> {
-        self.type_name = match element.xsi_type() {
-            Some(declared) => api_name(&declared).to_owned(),
-            None => named_after(element.name()).to_owned(),
-        };
+        self.type_name = type_of(element);
         while let Some(child) = reader.child(element)? {
             match child.name() {
                 "faultCause" => self.cause = Some(Box::new(Self::from_xml(reader, &child)?)),
@@ -105,10 +97,7 @@ impl Fault {
                         self.details.push(String::from_xml(reader, &text)?);
                     }
                 }
-                name => {
-                    let name = name.to_owned();
-                    self.read_field(reader, &child, name)?;
-                }
+                name => self.read_field(reader, &child, name.to_owned())?,
             }
         }
         Ok(())
@@ -131,26 +120,20 @@ impl Fault {
             self.read_field(reader, child, inner)
         })?;
         if !children {
-            self.fields.push((path, text));
+            self.fields.push((path, text.into_owned()));
         }
         Ok(())
     }
 }
 
-/// Servers have been seen to send the name of a fault's element for its type's: `AlreadyUpgradedFault`.
-fn api_name(declared: &str) -> &str {
-    match declared.strip_suffix("Fault") {
-        Some(name) if parent(declared).is_none() && parent(name).is_some() => name,
-        _ => declared,
-    }
-}
-
-/// The type that an element without a type is named after: `NoPermissionFault`. Some types end so themselves.
-fn named_after(element: &str) -> &str {
-    match element.strip_suffix("Fault") {
-        Some(name) if parent(element).is_none() => name,
-        _ => element,
-    }
+/// The type that an element declares, or that it is named after: `NoPermissionFault`. Some types end so themselves,
+/// and servers have been seen to declare the name of the element: `AlreadyUpgradedFault`.
+fn type_of(element: &Element<'_>) -> String {
+    let declared = element.xsi_type();
+    let name = declared.as_deref().unwrap_or(element.name());
+    let known = |name: &str| parent(name).is_some();
+    let stripped = name.strip_suffix("Fault").filter(|_| !known(name));
+    stripped.filter(|name| declared.is_none() || known(name)).unwrap_or(name).to_owned()
 }
 
 fn parent(name: &str) -> Option<&'static str> {

@@ -13,18 +13,18 @@ use crate::{
     error::Error,
     login::Established,
     reference::{IsA, Kind, Ref},
-    xml::{FromXml, Method},
+    xml::Method,
 };
 
 /// An object of a session, or a state of it, that the method `M` ends. Calls it in the background when dropped.
-pub(crate) struct Held<M: Method + Send + Sync + 'static> {
+pub(crate) struct Held<M: Method> {
     connection: WeakConnection,
     session: Arc<Established>,
     on: Ref<M::On>,
     end: Option<M>,
 }
 
-impl<M: Method + Send + Sync + 'static> Held<M> {
+impl<M: Method> Held<M> {
     pub(crate) fn new(
         connection: &Connection,
         session: &Arc<Established>,
@@ -35,7 +35,6 @@ impl<M: Method + Send + Sync + 'static> Held<M> {
         Self { connection, session, on, end: Some(end) }
     }
 
-    /// The object that the method is called on.
     pub(crate) fn on(&self) -> &Ref<M::On> {
         &self.on
     }
@@ -46,7 +45,7 @@ impl<M: Method + Send + Sync + 'static> Held<M> {
     }
 }
 
-impl<M: Method + Send + Sync + 'static> Drop for Held<M> {
+impl<M: Method> Drop for Held<M> {
     fn drop(&mut self) {
         let Some((connection, end)) = self.connection.upgrade().zip(self.end.take()) else {
             return;
@@ -79,20 +78,14 @@ impl Connection {
         end: E,
     ) -> Result<Held<E>, Error>
     where
-        C: Method + Send + Sync + 'static,
-        E: Method + Send + Sync + 'static,
+        C: Method<Answer = Ref<K>>,
+        E: Method,
         K: Kind + IsA<E::On>,
     {
         let (owner, session, on) = (self.clone(), Arc::clone(session), on.clone());
         self.session()
             .carry(async move {
-                let mut created = Ref::<K>::default();
-                let (wire, read) = (owner.wire(), &mut created);
-                wire.call(session.as_in(), C::SERVICE, &on, &create, |reader, value| {
-                    *read = Ref::from_xml(reader, value)?;
-                    Ok(())
-                })
-                .await?;
+                let created = owner.wire().get(session.as_in(), C::SERVICE, &on, &create).await?;
                 Ok(Held::new(&owner, &session, created.upcast(), end))
             })
             .await

@@ -1,10 +1,10 @@
 //! HTTP to one vCenter: pooled connections, a timeout on everything, and errors with their reasons.
 
-use std::{error::Error as _, io, time::Duration};
+use std::{io, time::Duration};
 
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Bytes, Incoming};
-use hyper::http::{HeaderMap, Method, Request, Response, StatusCode};
+use hyper::http::{HeaderMap, Method, Request, StatusCode};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::{
     client::legacy::{
@@ -75,12 +75,13 @@ impl Http {
         let client = match settings.proxy.tunnel_to(&url)? {
             None => Route::Direct(client.build(tls.wrap_connector(tcp))),
             Some(proxy) => {
-                let between = proxy.uri.authority().map(ToString::to_string).unwrap_or_default();
+                let uri = proxy.uri();
+                let between = uri.authority().map(ToString::to_string).unwrap_or_default();
                 address = format!("{address} through the proxy {between}");
-                host = proxy.uri.host().unwrap_or_default().to_owned();
-                let mut tunnel = Tunnel::new(proxy.uri, tcp);
-                if let Some(authorization) = proxy.authorization {
-                    tunnel = tunnel.with_auth(authorization);
+                host = uri.host().unwrap_or_default().to_owned();
+                let mut tunnel = Tunnel::new(uri.clone(), tcp);
+                if let Some(authorization) = proxy.basic_auth() {
+                    tunnel = tunnel.with_auth(authorization.clone());
                 }
                 Route::Tunnelled(client.build(tls.wrap_connector(tunnel)))
             }
@@ -111,16 +112,11 @@ impl Http {
             Route::Direct(client) => client.request(request),
             Route::Tunnelled(client) => client.request(request),
         };
-        let response = match tokio::time::timeout(limit, response).await {
-            Err(_) => return Err(Cause::Timeout(limit)),
-            Ok(Err(error)) => return Err(self.explain(&error)),
-            Ok(Ok(response)) => response,
-        };
-        let (parts, body) = Response::into_parts(response);
-        let text = match tokio::time::timeout_at(started + limit, self.read(body)).await {
-            Err(_) => Err(Cause::Timeout(limit)),
-            Ok(text) => text,
-        };
+        let late = |_| Cause::Timeout(limit);
+        let response = tokio::time::timeout(limit, response).await.map_err(late)?;
+        let (parts, body) = response.map_err(|error| self.explain(&error))?.into_parts();
+        let text = tokio::time::timeout_at(started + limit, self.read(body)).await;
+        let text = text.map_err(late).flatten();
         Ok(Reply { status: parts.status, headers: parts.headers, text })
     }
 
@@ -139,29 +135,33 @@ impl Http {
     fn explain(&self, error: &ClientError) -> Cause {
         let address = self.address.clone();
         let problem = innermost(error);
-        let mut chain = std::iter::successors(error.source(), |cause| (*cause).source());
-        if let Some(tls) = chain.find_map(tls_error) {
-            return match untrusted(tls) {
-                Some(reason) => Cause::Untrusted { address, reason },
-                None => Cause::NoTls { address, problem: tls.to_string() },
-            };
+        if let Some(tls) = causes(error).find_map(tls_error) {
+            if let rustls::Error::Other(other) = tls
+                && let Some(reason) = other.0.downcast_ref::<Untrusted>()
+            {
+                return Cause::Untrusted { address, reason: reason.clone() };
+            }
+            return Cause::NoTls { address, problem: tls.to_string() };
         }
         if !error.is_connect() {
             return Cause::Broken { address, problem };
         }
-        let chain = std::iter::successors(error.source(), |cause| (*cause).source());
-        if chain.into_iter().any(|cause| cause.to_string().starts_with("dns error")) {
+        if causes(error).any(|cause| cause.to_string().starts_with("dns error")) {
             return Cause::UnknownHost { host: self.host.clone(), problem };
         }
         Cause::NoConnection { address, problem }
     }
 }
 
-fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
+/// The innermost cause is the most specific.
+pub(crate) fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
+    causes(error).last().map(ToString::to_string).unwrap_or_default()
+}
+
+fn causes<'a>(
+    error: &'a (dyn std::error::Error + 'static),
+) -> impl Iterator<Item = &'a (dyn std::error::Error + 'static)> {
     std::iter::successors(Some(error), |cause| (*cause).source())
-        .last()
-        .map(ToString::to_string)
-        .unwrap_or_default()
 }
 
 /// The library's error, out of the I/O errors that it is wrapped in; those hide it from the chain.
@@ -171,11 +171,4 @@ fn tls_error<'a>(cause: &'a (dyn std::error::Error + 'static)) -> Option<&'a rus
     }
     let inner = cause.downcast_ref::<io::Error>()?.get_ref()?;
     tls_error(inner)
-}
-
-fn untrusted(error: &rustls::Error) -> Option<Untrusted> {
-    match error {
-        rustls::Error::Other(other) => other.0.downcast_ref::<Untrusted>().cloned(),
-        _ => None,
-    }
 }

@@ -73,57 +73,8 @@
 //! # }
 //! ```
 //!
-//! # Watching instead of polling
-//!
-//! The same struct can be watched: vCenter reports what changed ([`collector`]).
-//!
-//! ```
-//! # #[tokio::main(flavor = "current_thread")]
-//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! # use vsphere::{connection::{Connection, Settings}, session::Credentials, tls::{Roots, Trust}};
-//! # let vcenter = lab::VCenter::start(&lab::VCenterSpec::default()).await?;
-//! # let credentials = Credentials::password("administrator@vsphere.local", "Lab-admin-1!");
-//! # let mut settings = Settings::new(vcenter.url().parse()?, credentials);
-//! # settings.trust = Trust::Verify { roots: Roots::File(vcenter.authority().to_owned()), thumbprint: None };
-//! # let connection = Connection::new(&settings)?;
-//! # vsphere::object! {
-//! #     /// A VM.
-//! #     pub struct Vm: VirtualMachine {
-//! #         /// Its name.
-//! #         pub name: String = "name",
-//! #         /// Its power.
-//! #         pub power: String = "runtime.powerState",
-//! #     }
-//! # }
-//! use vsphere::{collector::Change, soap::Service, types::{PowerOffVm, VirtualMachine}};
-//!
-//! let mut collector = connection.collector().await?;
-//! let root = connection.inventory().root().await?;
-//! let vms = collector.below(&root, &["VirtualMachine"]).await?;
-//! collector.filter::<Vm>(&[vms], None, |change| change).await?;
-//! let is_node = |vm: &Vm| vm.name == "node-1";
-//! let first = collector.next().await?.changes.into_iter();
-//! let mut entered = first.filter_map(|change| match change {
-//!     Change::Entered(vm) => Some(vm),
-//!     _ => None,
-//! });
-//! let mut node = entered.find(is_node).expect("node-1 exists");
-//!
-//! // A task is awaited with a deadline; after that its reference is still there.
-//! let task = connection.call(&node.reference, &PowerOffVm {}).await?;
-//! connection.wait::<()>(&task, Service::Vim, std::time::Duration::from_secs(60)).await?;
-//!
-//! while node.power != "poweredOff" {
-//!     for change in collector.next().await?.changes {
-//!         if let Change::Changed(delta) = change {
-//!             delta.apply(&mut node);
-//!         }
-//!     }
-//! }
-//! # connection.close().await;
-//! # Ok(())
-//! # }
-//! ```
+//! The same struct can be watched instead of polled: vCenter reports what changed ([`collector`]). The example
+//! `inventory` of this crate does so with `--watch`.
 
 pub mod authorization;
 mod budget;

@@ -5,9 +5,10 @@ use std::{sync::OnceLock, time::Duration};
 use secrecy::{ExposeSecret, SecretString};
 
 use crate::{
+    budget::Door,
     error::{Cause, Error, Remedy},
     reference::Ref,
-    session::Credentials,
+    session::{Credentials, LoginBudget},
     shared::{NoTicket, SharedSession},
     soap::{self, Service},
     sts,
@@ -17,7 +18,7 @@ use crate::{
     },
     version::{Line, Version},
     wire::{ANONYMOUS, InSession, Wire},
-    xml::{Element, Field, Malformed, Method, Reader},
+    xml::Method,
 };
 
 /// How often a logout is tried, and the pause that grows with each attempt.
@@ -55,17 +56,39 @@ fn session_manager(content: &ServiceContent) -> Ref<SessionManager> {
     content.session_manager.clone().unwrap_or_else(|| Ref::new("SessionManager"))
 }
 
-/// Reads the release of the server and opens a session.
-pub(crate) async fn login(wire: &Wire, credentials: &Credentials) -> Result<Established, Error> {
+/// Opens a session within the budget, which is kept by vCenter and not by its names: which vCenter it is, is read
+/// before the first login.
+pub(crate) async fn login(
+    wire: &Wire,
+    budget: &LoginBudget,
+    credentials: &Credentials,
+) -> Result<Established, Error> {
+    let first = if wire.instance.get().is_none() { Some(greet(wire).await?) } else { None };
+    let opening = async {
+        let greeting = if let Some(first) = first { first } else { greet(wire).await? };
+        enter(wire, greeting, credentials).await
+    };
+    budget.attempt(wire, Door::Soap, credentials, opening).await
+}
+
+/// Reads what vCenter reports without a login: its version and its content.
+async fn greet(wire: &Wire) -> Result<(Option<Version>, ServiceContent), Error> {
     let listed = wire.versions("/sdk/vimServiceVersions.xml").await?.unwrap_or_default();
     let vim = Version::newest(Line::Vim, &listed);
     let anonymous = InSession { vim: vim.as_ref(), ..ANONYMOUS };
     let instance = Ref::<ServiceInstance>::new("ServiceInstance");
-    let mut content = ServiceContent::default();
-    wire.call(anonymous, Service::Vim, &instance, &RetrieveServiceContent {}, |reader, value| {
-        content.absorb(reader, value)
-    })
-    .await?;
+    let content = wire.get(anonymous, Service::Vim, &instance, &RetrieveServiceContent {}).await?;
+    let id = content.about.instance_uuid.as_deref().filter(|id| !id.is_empty());
+    wire.instance.get_or_init(|| id.unwrap_or(wire.name()).into());
+    Ok((vim, content))
+}
+
+async fn enter(
+    wire: &Wire,
+    (vim, content): (Option<Version>, ServiceContent),
+    credentials: &Credentials,
+) -> Result<Established, Error> {
+    let anonymous = InSession { vim: vim.as_ref(), ..ANONYMOUS };
     let manager = session_manager(&content);
     let (answer, cookie) = match credentials {
         Credentials::Password { user, password } => {
@@ -76,11 +99,13 @@ pub(crate) async fn login(wire: &Wire, credentials: &Credentials) -> Result<Esta
             };
             open(wire, anonymous, &manager, &login).await
         }
-        Credentials::Token(token) => open_by_token(wire, anonymous, &manager, token).await,
-        Credentials::Certificate(pair) => match sts::issue_by_certificate(wire, pair).await {
-            Ok(token) => open_by_token(wire, anonymous, &manager, &token).await,
-            Err(error) => Err(error),
-        },
+        Credentials::Certificate(pair) => {
+            let token = sts::issue_by_certificate(wire, pair).await?;
+            let (login, release) = (LoginByToken { locale: None }, anonymous.release());
+            let body = soap::secured(release, Service::Vim, &manager, &login);
+            let security = Some(&token.header(&body));
+            open(wire, InSession { security, ..anonymous }, &manager, &login).await
+        }
         Credentials::Shared(shared) => clone(wire, anonymous, &manager, shared).await,
     }?;
     let UserSession { key, user_name: user, .. } = answer;
@@ -105,18 +130,6 @@ async fn clone(
     }
 }
 
-async fn open_by_token(
-    wire: &Wire,
-    anonymous: InSession<'_>,
-    manager: &Ref<SessionManager>,
-    token: &sts::Token,
-) -> Result<(UserSession, SecretString), Error> {
-    let login = LoginByToken { locale: None };
-    let security = token.header(&soap::secured(anonymous.release(), Service::Vim, manager, &login));
-    let session = InSession { security: Some(&security), ..anonymous };
-    open(wire, session, manager, &login).await
-}
-
 /// Calls a method that opens a session.
 async fn open<M: Method<On = SessionManager, Answer = UserSession>>(
     wire: &Wire,
@@ -124,24 +137,14 @@ async fn open<M: Method<On = SessionManager, Answer = UserSession>>(
     manager: &Ref<SessionManager>,
     method: &M,
 ) -> Result<(UserSession, SecretString), Error> {
-    let mut answer = UserSession::default();
-    let take = |reader: &mut Reader<'_>, value: &Element<'_>| answer.absorb(reader, value);
-    match wire.call_for_cookie(session, Service::Vim, manager, method, take).await {
-        (Some(cookie), Ok(())) => Ok((answer, cookie)),
-        (None, Ok(())) => {
-            Err(wire.error(M::NAME, Cause::Malformed(Malformed::new("no session cookie"))))
-        }
-        (Some(cookie), Err(error)) => {
-            // The session exists although the answer was cut: end it.
-            end(wire, InSession { cookie: Some(&cookie), security: None, ..session }, manager)
-                .await;
-            Err(error)
-        }
-        (None, Err(error)) => Err(error),
+    let opened = wire.login(session, Service::Vim, manager, method).await;
+    if let Err((Some(cookie), _)) = &opened {
+        // The session exists although the answer was cut: end it.
+        end(wire, InSession { cookie: Some(cookie), security: None, ..session }, manager).await;
     }
+    opened.map_err(|(_, error)| error)
 }
 
-/// Ends a session.
 pub(crate) async fn logout(wire: &Wire, session: &Established) {
     end(wire, session.as_in(), &session_manager(&session.content)).await;
 }
@@ -149,21 +152,15 @@ pub(crate) async fn logout(wire: &Wire, session: &Established) {
 /// Tries a few times, since a session that stays counts against the limit of vCenter; after that nothing
 /// is lost: vCenter forgets idle sessions.
 async fn end(wire: &Wire, session: InSession<'_>, manager: &Ref<SessionManager>) {
-    for attempt in 1..=LOGOUTS {
-        match wire.call(session, Service::Vim, manager, &Logout {}, |_, _| Ok(())).await {
-            Ok(()) => return,
-            Err(error)
-                if attempt < LOGOUTS
-                    && matches!(error.remedy, Remedy::Retry | Remedy::Unreachable) =>
-            {
-                tracing::debug!(vcenter = %wire.name(), %error, attempt, "logout failed, trying again");
-                tokio::time::sleep(PAUSE * attempt).await;
-            }
-            Err(error) => {
-                tracing::debug!(vcenter = %wire.name(), %error, "logout failed");
-                return;
-            }
+    let mut attempt = 1;
+    while let Err(error) = wire.get(session, Service::Vim, manager, &Logout {}).await {
+        let passes = matches!(error.remedy, Remedy::Retry | Remedy::Unreachable);
+        tracing::debug!(vcenter = %wire.name(), %error, attempt, "logout failed");
+        if !passes || attempt == LOGOUTS {
+            return;
         }
+        tokio::time::sleep(PAUSE * attempt).await;
+        attempt += 1;
     }
 }
 

@@ -1,9 +1,11 @@
 //! Metrics of connections.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::AtomicU64},
+    time::Duration,
+};
 
 use prometheus_client::{
-    encoding::EncodeLabelSet,
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
     registry::Registry,
 };
@@ -11,41 +13,18 @@ use prometheus_client::{
 /// From a millisecond to the longest timeout.
 const BUCKETS: [f64; 12] = [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0, 120.0];
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Call {
-    vcenter: String,
-    method: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct FailedCall {
-    vcenter: String,
-    method: &'static str,
-    remedy: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Login {
-    vcenter: String,
-    result: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct VCenter {
-    vcenter: String,
-}
-
-type CallSeconds = Family<Call, Histogram, fn() -> Histogram>;
+type Labels<const N: usize> = [(&'static str, String); N];
+type CallSeconds = Family<Labels<2>, Histogram, fn() -> Histogram>;
 
 /// The metrics of all connections that share it; each has the vCenter as a label.
 #[derive(Debug, Clone)]
 pub struct Metrics {
     seconds: CallSeconds,
-    failures: Family<FailedCall, Counter>,
-    logins: Family<Login, Counter>,
-    sessions: Family<VCenter, Gauge>,
-    watch_answered: Family<VCenter, Gauge<f64, std::sync::atomic::AtomicU64>>,
-    watch_restarts: Family<VCenter, Counter>,
+    failures: Family<Labels<3>, Counter>,
+    logins: Family<Labels<2>, Counter>,
+    sessions: Family<Labels<1>, Gauge>,
+    watch_answered: Family<Labels<1>, Gauge<f64, AtomicU64>>,
+    watch_restarts: Family<Labels<1>, Counter>,
 }
 
 impl Default for Metrics {
@@ -65,36 +44,18 @@ impl Metrics {
     /// Metrics that the registry exposes.
     pub fn registered(registry: &mut Registry) -> Self {
         let metrics = Self::default();
-        registry.register(
-            "vsphere_call_duration_seconds",
-            "Time until vCenter answered, by method; long polls are not counted",
-            metrics.seconds.clone(),
-        );
-        registry.register(
-            "vsphere_call_failures",
-            "Calls that failed, by method and remedy",
-            metrics.failures.clone(),
-        );
-        registry.register(
-            "vsphere_logins",
-            "Attempts to log in, by result",
-            metrics.logins.clone(),
-        );
-        registry.register(
-            "vsphere_open_sessions",
-            "Sessions that are logged in",
-            metrics.sessions.clone(),
-        );
-        registry.register(
-            "vsphere_watch_last_answer_timestamp_seconds",
-            "When vCenter last answered a watch; now minus this is the watch's lag",
-            metrics.watch_answered.clone(),
-        );
-        registry.register(
-            "vsphere_watch_restarts",
-            "Watches that had to start anew, for a lost session or a restart of vCenter",
-            metrics.watch_restarts.clone(),
-        );
+        let Self { seconds, failures, logins, sessions, watch_answered, watch_restarts } =
+            metrics.clone();
+        let help = "Time until vCenter answered, by method; long polls are not counted";
+        registry.register("vsphere_call_duration_seconds", help, seconds);
+        let help = "Calls that failed, by method and remedy";
+        registry.register("vsphere_call_failures", help, failures);
+        registry.register("vsphere_logins", "Attempts to log in, by result", logins);
+        registry.register("vsphere_open_sessions", "Sessions that are logged in", sessions);
+        let help = "When vCenter last answered a watch; now minus this is the watch's lag";
+        registry.register("vsphere_watch_last_answer_timestamp_seconds", help, watch_answered);
+        let help = "Watches that had to start anew, for a lost session or a restart of vCenter";
+        registry.register("vsphere_watch_restarts", help, watch_restarts);
         metrics
     }
 
@@ -111,39 +72,39 @@ pub(crate) struct Recorder {
 }
 
 impl Recorder {
-    pub(crate) fn answered(&self, method: &'static str, after: Duration) {
-        let call = Call { vcenter: self.vcenter.to_string(), method };
+    pub(crate) fn answered(&self, method: &str, after: Duration) {
+        let call = [self.label(), ("method", method.to_owned())];
         self.metrics.seconds.get_or_create(&call).observe(after.as_secs_f64());
     }
 
-    pub(crate) fn failed(&self, method: &'static str, remedy: &'static str) {
-        let call = FailedCall { vcenter: self.vcenter.to_string(), method, remedy };
+    pub(crate) fn failed(&self, method: &str, remedy: &str) {
+        let call = [self.label(), ("method", method.to_owned()), ("remedy", remedy.to_owned())];
         self.metrics.failures.get_or_create(&call).inc();
     }
 
-    pub(crate) fn login(&self, result: &'static str) {
-        let login = Login { vcenter: self.vcenter.to_string(), result };
+    pub(crate) fn login(&self, result: &str) {
+        let login = [self.label(), ("result", result.to_owned())];
         self.metrics.logins.get_or_create(&login).inc();
     }
 
     pub(crate) fn session_opened(&self) {
-        self.metrics.sessions.get_or_create(&self.label()).inc();
+        self.metrics.sessions.get_or_create(&[self.label()]).inc();
     }
 
     pub(crate) fn session_ended(&self) {
-        self.metrics.sessions.get_or_create(&self.label()).dec();
+        self.metrics.sessions.get_or_create(&[self.label()]).dec();
     }
 
     pub(crate) fn watch_answered(&self) {
         let now = jiff::Timestamp::now().as_duration().as_secs_f64();
-        self.metrics.watch_answered.get_or_create(&self.label()).set(now);
+        self.metrics.watch_answered.get_or_create(&[self.label()]).set(now);
     }
 
     pub(crate) fn watch_restarted(&self) {
-        self.metrics.watch_restarts.get_or_create(&self.label()).inc();
+        self.metrics.watch_restarts.get_or_create(&[self.label()]).inc();
     }
 
-    fn label(&self) -> VCenter {
-        VCenter { vcenter: self.vcenter.to_string() }
+    fn label(&self) -> (&'static str, String) {
+        ("vcenter", self.vcenter.to_string())
     }
 }

@@ -119,7 +119,7 @@ macro_rules! object {
                 value: &$crate::xml::Element<'_>,
             ) -> Result<(), $crate::xml::Malformed> {
                 match path {
-                    $($path => self.$field = $crate::xml::Property::read(reader, value)?,)*
+                    $($path => self.$field = $crate::xml::Field::property(reader, value)?,)*
                     _ => {}
                 }
                 Ok(())

@@ -4,14 +4,14 @@
 //! vCenters are reached through it follows the rules that other programs have for `HTTPS_PROXY` and `NO_PROXY`;
 //! a program passes its environment in, because a library does not read it.
 
-use std::{fmt, net::IpAddr};
+use std::net::IpAddr;
 
-use hyper::http::{HeaderValue, Uri};
-use hyper_util::client::proxy::matcher::Matcher;
+use hyper::http::Uri;
+use hyper_util::client::proxy::matcher::{Intercept, Matcher};
 use secrecy::{ExposeSecret, SecretString};
 
 /// The proxy of a program, if it has one.
-#[derive(Clone, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Proxy {
     /// May have a password.
     url: Option<SecretString>,
@@ -23,12 +23,6 @@ pub struct Proxy {
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("HTTPS_PROXY is not a valid URL of an HTTP proxy, such as http://proxy.example:3128")]
 pub struct InvalidProxy;
-
-/// Where the tunnel to a vCenter begins.
-pub(crate) struct Tunnelled {
-    pub(crate) uri: Uri,
-    pub(crate) authorization: Option<HeaderValue>,
-}
 
 impl Proxy {
     /// The proxy by the variables `HTTPS_PROXY` and `NO_PROXY`, or the same in lower case. `variable` returns the
@@ -44,8 +38,8 @@ impl Proxy {
         }
     }
 
-    /// How a URL is reached; none is directly.
-    pub(crate) fn tunnel_to(&self, url: &Uri) -> Result<Option<Tunnelled>, InvalidProxy> {
+    /// The proxy that the tunnel to a URL begins at; none if it is reached directly.
+    pub(crate) fn tunnel_to(&self, url: &Uri) -> Result<Option<Intercept>, InvalidProxy> {
         let Some(proxy) = &self.url else { return Ok(None) };
         let except = Matcher::builder().all("http://any").no(self.except.clone()).build();
         if is_local(url) || except.intercept(url).is_none() {
@@ -53,11 +47,7 @@ impl Proxy {
         }
         let matcher = Matcher::builder().https(proxy.expose_secret().to_owned());
         let found = matcher.build().intercept(url).ok_or(InvalidProxy)?;
-        if found.uri().scheme_str() != Some("http") {
-            return Err(InvalidProxy);
-        }
-        let (uri, authorization) = (found.uri().clone(), found.basic_auth().cloned());
-        Ok(Some(Tunnelled { uri, authorization }))
+        if found.uri().scheme_str() == Some("http") { Ok(Some(found)) } else { Err(InvalidProxy) }
     }
 }
 
@@ -65,12 +55,6 @@ impl Proxy {
 fn is_local(url: &Uri) -> bool {
     let host = url.host().unwrap_or_default().trim_matches(['[', ']']);
     host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
-}
-
-impl fmt::Debug for Proxy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Proxy").field("url", &self.url).field("except", &self.except).finish()
-    }
 }
 
 #[cfg(test)]
@@ -85,7 +69,7 @@ mod tests {
         });
         assert!(!format!("{proxy:?}").contains("secret"));
         let found = proxy.tunnel_to(&url.parse().unwrap()).map_err(|error| error.to_string())?;
-        Ok(found.map(|found| found.uri.to_string()))
+        Ok(found.map(|found| found.uri().to_string()))
     }
 
     #[test]

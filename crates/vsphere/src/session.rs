@@ -4,7 +4,7 @@
 //! through even if the call that wanted it is given up, so that no session is opened and forgotten. Failed logins
 //! are [budgeted](LoginBudget).
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use secrecy::{ExposeSecret, SecretString};
 use sha2::{Digest as _, Sha256};
@@ -15,7 +15,6 @@ use tokio::{
 
 pub use crate::budget::LoginBudget;
 use crate::{
-    budget::Door,
     connection::Settings,
     error::{Cause, Error},
     login::{self, Established},
@@ -35,8 +34,6 @@ pub enum Credentials {
         /// The password.
         password: SecretString,
     },
-    /// A SAML token, as the token service issues it.
-    Token(crate::sts::Token),
     /// A certificate and its key, which get a token of their own at each login.
     Certificate(crate::sts::KeyPair),
     /// A clone of a session that another program opened.
@@ -53,7 +50,6 @@ impl Credentials {
     pub(crate) fn user(&self) -> &str {
         match self {
             Self::Password { user, .. } => user,
-            Self::Token(token) => token.subject(),
             Self::Certificate(_) => "the owner of the certificate",
             Self::Shared(shared) => &shared.url,
         }
@@ -63,7 +59,6 @@ impl Credentials {
     pub(crate) fn digest(&self) -> Option<Digest> {
         let secret = match self {
             Self::Password { password, .. } => password,
-            Self::Token(token) => token.text(),
             Self::Certificate(pair) => &SecretString::from(pair.certificate()),
             Self::Shared(_) => return None,
         };
@@ -103,21 +98,28 @@ impl Session {
 
     /// The session, after a login if there is none.
     pub(crate) async fn get(&self) -> Result<Arc<Established>, Error> {
-        let slot = Arc::clone(&self.slot).lock_owned().await;
-        if slot.closed {
-            return Err(self.wire.error("Login", Cause::Closed));
-        }
+        let slot = self.slot().await?;
         if let Some(session) = &slot.session {
             return Ok(Arc::clone(session));
         }
-        let credentials = self.credentials.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        self.login(slot, credentials, false).await
+        let credentials = self.credentials().clone();
+        self.login(slot, credentials).await
+    }
+
+    /// The slot, unless the connection was closed.
+    async fn slot(&self) -> Result<OwnedMutexGuard<Slot>, Error> {
+        let slot = Arc::clone(&self.slot).lock_owned().await;
+        if slot.closed { Err(self.wire.error("Login", Cause::Closed)) } else { Ok(slot) }
+    }
+
+    fn credentials(&self) -> MutexGuard<'_, Credentials> {
+        self.credentials.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The credentials for a login at another of vCenter's services: those that this session was opened with.
     pub(crate) async fn accepted(&self) -> Result<Credentials, Error> {
         self.get().await?;
-        Ok(self.credentials.lock().unwrap_or_else(PoisonError::into_inner).clone())
+        Ok(self.credentials().clone())
     }
 
     pub(crate) fn budget(&self) -> &LoginBudget {
@@ -128,11 +130,10 @@ impl Session {
     /// vCenter only have said so, nothing is left behind.
     pub(crate) async fn forget(&self, expired: &Arc<Established>) {
         let mut slot = self.slot.lock().await;
-        if slot.session.as_ref().is_some_and(|current| Arc::ptr_eq(current, expired)) {
-            slot.session = None;
+        if let Some(session) = slot.session.take_if(|current| Arc::ptr_eq(current, expired)) {
             self.wire.metrics().session_ended();
-            let (wire, expired) = (Arc::clone(&self.wire), Arc::clone(expired));
-            self.run(async move { login::logout(&wire, &expired).await });
+            let wire = Arc::clone(&self.wire);
+            self.run(async move { login::logout(&wire, &session).await });
         }
     }
 
@@ -145,18 +146,14 @@ impl Session {
     /// Takes new credentials. They are tried at once: refused ones change nothing, so that a mistyped
     /// password does not end a session that works. If vCenter does not answer they are taken on trust.
     pub(crate) async fn replace(&self, credentials: Credentials) -> Result<(), Error> {
-        let slot = Arc::clone(&self.slot).lock_owned().await;
-        if slot.closed {
-            return Err(self.wire.error("Login", Cause::Closed));
+        let slot = self.slot().await?;
+        match self.login(slot, credentials.clone()).await {
+            Err(error) if error.is_refused_login() => Err(error),
+            _ => {
+                *self.credentials() = credentials;
+                Ok(())
+            }
         }
-        let tried = self.login(slot, credentials.clone(), true).await;
-        if let Err(error) = tried
-            && error.is_login()
-        {
-            return Err(error);
-        }
-        *self.credentials.lock().unwrap_or_else(PoisonError::into_inner) = credentials;
-        Ok(())
     }
 
     /// Logs out, for good.
@@ -166,10 +163,7 @@ impl Session {
             slot.closed = true;
             slot.session.take()
         };
-        if let Some(session) = session {
-            self.wire.metrics().session_ended();
-            login::logout(&self.wire, &session).await;
-        }
+        end(&self.wire, session).await;
         let mut running =
             std::mem::take(&mut *self.running.lock().unwrap_or_else(PoisonError::into_inner));
         while running.join_next().await.is_some() {}
@@ -180,13 +174,26 @@ impl Session {
         &self,
         mut slot: OwnedMutexGuard<Slot>,
         credentials: Credentials,
-        replacing: bool,
     ) -> Result<Arc<Established>, Error> {
         let (wire, budget) = (Arc::clone(&self.wire), self.budget.clone());
         let login = async move {
-            let login = login::login(&wire, &credentials);
-            let result = budget.attempt(&wire, Door::Soap, &credentials, login).await;
-            settle(&wire, &mut slot, &credentials, result, replacing).await
+            match login::login(&wire, &budget, &credentials).await {
+                Ok(session) => {
+                    wire.metrics().login("success");
+                    wire.metrics().session_opened();
+                    tracing::info!(vcenter = %wire.name(), user = credentials.user(), "logged in");
+                    let session = Arc::new(session);
+                    end(&wire, slot.session.replace(Arc::clone(&session))).await;
+                    Ok(session)
+                }
+                Err(error) if error.is_refused_login() => Err(error),
+                Err(error) => {
+                    wire.metrics().login("failed");
+                    // New credentials could not be tried; the next call does, and the old session must not stay.
+                    end(&wire, slot.session.take()).await;
+                    Err(error)
+                }
+            }
         };
         self.carry(login).await
     }
@@ -209,35 +216,10 @@ impl Session {
     }
 }
 
-/// Writes the outcome of a login into the slot.
-async fn settle(
-    wire: &Wire,
-    slot: &mut Slot,
-    credentials: &Credentials,
-    result: Result<Established, Error>,
-    replacing: bool,
-) -> Result<Arc<Established>, Error> {
-    match result {
-        Ok(session) => {
-            wire.metrics().login("success");
-            wire.metrics().session_opened();
-            tracing::info!(vcenter = %wire.name(), user = credentials.user(), "logged in");
-            let session = Arc::new(session);
-            if let Some(old) = slot.session.replace(Arc::clone(&session)) {
-                wire.metrics().session_ended();
-                login::logout(wire, &old).await;
-            }
-            Ok(session)
-        }
-        Err(error) if error.is_login() => Err(error),
-        Err(error) => {
-            wire.metrics().login("failed");
-            if replacing && let Some(old) = slot.session.take() {
-                // The new ones could not be tried; the next call does, and the old session must not stay.
-                wire.metrics().session_ended();
-                login::logout(wire, &old).await;
-            }
-            Err(error)
-        }
+/// Logs out of a session that was in the slot.
+async fn end(wire: &Wire, session: Option<Arc<Established>>) {
+    if let Some(session) = session {
+        wire.metrics().session_ended();
+        login::logout(wire, &session).await;
     }
 }

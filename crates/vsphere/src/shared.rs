@@ -4,7 +4,7 @@
 //! each login: tokens of Kubernetes change. A service that issues no ticket is like an unreachable vCenter, not like
 //! a refused password: the next login tries again.
 
-use std::{fmt, fs, path::PathBuf, time::Duration};
+use std::{fs, path::PathBuf, time::Duration};
 
 use http_body_util::{BodyExt, Empty, Limited};
 use hyper::{
@@ -16,7 +16,7 @@ use hyper_util::{client::legacy::Client, rt::TokioExecutor};
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 
-use crate::tls::Trust;
+use crate::{http::innermost, tls::Trust};
 
 /// How long the service may take.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
@@ -42,16 +42,11 @@ pub enum Bearer {
 }
 
 /// Why there is no ticket.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("the session service {url} gave no usable ticket: {problem}")]
 pub struct NoTicket {
     url: String,
     problem: String,
-}
-
-impl fmt::Display for NoTicket {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the session service {} gave no usable ticket: {}", self.url, self.problem)
-    }
 }
 
 #[derive(Deserialize)]
@@ -60,15 +55,10 @@ struct Answer {
 }
 
 impl SharedSession {
-    /// A fresh ticket.
     pub(crate) async fn ticket(&self) -> Result<SecretString, NoTicket> {
-        match tokio::time::timeout(ANSWER_WITHIN, self.request()).await {
-            Ok(answered) => answered.map_err(|problem| self.refusal(problem)),
-            Err(_) => {
-                let seconds = ANSWER_WITHIN.as_secs();
-                Err(self.refusal(format!("no answer within {seconds} s")))
-            }
-        }
+        let late = |_| Err(format!("no answer within {} s", ANSWER_WITHIN.as_secs()));
+        let answered = tokio::time::timeout(ANSWER_WITHIN, self.request()).await;
+        answered.unwrap_or_else(late).map_err(|problem| self.refusal(problem))
     }
 
     /// The error of a missing or unusable ticket.
@@ -92,15 +82,14 @@ impl SharedSession {
             .header("authorization", format!("Bearer {}", bearer.expose_secret()))
             .body(Empty::new())
             .map_err(|error| error.to_string())?;
-        let response = client.request(request).await.map_err(|error| reason(&error))?;
-        let status = response.status();
-        if status != StatusCode::OK {
-            return Err(match status {
-                StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
-                    format!("it answered {status}; correct vc-session-manager-token in the Secret")
-                }
-                _ => format!("it answered {status}"),
-            });
+        let response = client.request(request).await.map_err(|error| innermost(&error))?;
+        match response.status() {
+            StatusCode::OK => {}
+            status @ (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => {
+                let remedy = "correct vc-session-manager-token in the Secret";
+                return Err(format!("it answered {status}; {remedy}"));
+            }
+            status => return Err(format!("it answered {status}")),
         }
         let body = Limited::new(response.into_body(), LONGEST).collect().await;
         let body = body.map_err(|error| error.to_string())?.to_bytes();
@@ -124,10 +113,4 @@ impl Bearer {
             }
         }
     }
-}
-
-/// The innermost cause is the most specific.
-fn reason(error: &(dyn std::error::Error + 'static)) -> String {
-    let chain = std::iter::successors(Some(error), |cause| (*cause).source());
-    chain.last().map(ToString::to_string).unwrap_or_default()
 }

@@ -1,6 +1,7 @@
 //! SOAP as vCenter speaks it: envelopes of requests and answers.
 
 use crate::{
+    error::Cause,
     fault::Fault,
     reference::{IsA, Kind, Ref},
     version::{Line, Release},
@@ -10,29 +11,38 @@ use crate::{
 /// The services of a vCenter. All but SSO share one session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Service {
-    /// The inventory: `urn:vim25` at `/sdk`.
+    /// The inventory.
     Vim,
-    /// Volumes: `urn:vsan` at `/vsanHealth`.
+    /// Volumes.
     Cns,
-    /// Tasks of volumes: `urn:vsan` at `/sdk`, because only this namespace has the types of their results.
+    /// Tasks of volumes, which are the inventory's; but only the namespace of CNS has the types of their results.
     CnsTasks,
-    /// Storage policies: `urn:pbm` at `/pbm`.
+    /// Storage policies.
     Pbm,
-    /// First class disks: `urn:vslm` at `/vslm/sdk`.
+    /// First class disks.
     Vslm,
-    /// Administration of SSO users: `urn:sso` at `/sso-adminserver/sdk`.
+    /// Administration of SSO users.
     Sso,
 }
 
 impl Service {
-    pub(crate) fn path(self) -> &'static str {
+    fn place(self) -> (&'static str, &'static str) {
         match self {
-            Self::Vim | Self::CnsTasks => "/sdk",
-            Self::Cns => "/vsanHealth",
-            Self::Pbm => "/pbm",
-            Self::Vslm => "/vslm/sdk",
-            Self::Sso => "/sso-adminserver/sdk",
+            Self::Vim => ("urn:vim25", "/sdk"),
+            Self::Cns => ("urn:vsan", "/vsanHealth"),
+            Self::CnsTasks => ("urn:vsan", "/sdk"),
+            Self::Pbm => ("urn:pbm", "/pbm"),
+            Self::Vslm => ("urn:vslm", "/vslm/sdk"),
+            Self::Sso => ("urn:sso", "/sso-adminserver/sdk"),
         }
+    }
+
+    fn namespace(self) -> &'static str {
+        self.place().0
+    }
+
+    pub(crate) fn path(self) -> &'static str {
+        self.place().1
     }
 
     /// The header without what the service does not take. PBM and VSLM find the session in the envelope, the others
@@ -55,23 +65,13 @@ impl Service {
         matches!(self, Self::Cns | Self::Pbm | Self::Vslm)
     }
 
-    fn namespace(self) -> &'static str {
-        match self {
-            Self::Vim => "urn:vim25",
-            Self::Cns | Self::CnsTasks => "urn:vsan",
-            Self::Pbm => "urn:pbm",
-            Self::Vslm => "urn:vslm",
-            Self::Sso => "urn:sso",
-        }
-    }
-
     /// The SOAPAction: the version decides which fields and values the server sends.
-    pub(crate) fn action(self, version: impl Fn(Line) -> String) -> String {
+    pub(crate) fn action<'a>(self, version: impl Fn(Line) -> &'a str) -> String {
         let version = match self {
             Self::Vim => version(Line::Vim),
             Self::Cns | Self::CnsTasks => version(Line::Vsan),
-            Self::Pbm | Self::Vslm => String::new(),
-            Self::Sso => "version2".to_owned(),
+            Self::Pbm | Self::Vslm => "",
+            Self::Sso => "version2",
         };
         // Versions of vSAN may have a blank: "vSAN 7.0U3".
         format!("{}/{version}", self.namespace())
@@ -113,11 +113,7 @@ pub(crate) fn request<M: Method, K: Kind>(
     on: &Ref<K>,
     method: &M,
 ) -> String {
-    let mut writer = Writer::new(release);
-    open(&mut writer, service.accepted(header));
-    call(&mut writer, service, on, method);
-    writer.verbatim(CLOSE);
-    writer.finish()
+    envelope(service.accepted(header), &call(release, service, on, method))
 }
 
 /// The body of the request that calls a method below a security header, to be signed.
@@ -127,9 +123,7 @@ pub(crate) fn secured<M: Method, K: Kind>(
     on: &Ref<K>,
     method: &M,
 ) -> String {
-    let mut writer = Writer::new(release);
-    call(&mut writer, service, on, method);
-    secured_body(&writer.finish())
+    secured_body(&call(release, service, on, method))
 }
 
 /// The body with this content below a security header.
@@ -137,19 +131,20 @@ pub(crate) fn secured_body(content: &str) -> String {
     format!("{SECURED_BODY}{content}</soapenv:Body>")
 }
 
-fn call<M: Method, K: Kind>(writer: &mut Writer, service: Service, on: &Ref<K>, method: &M) {
+fn call<M: Method, K: Kind>(release: Release, service: Service, on: &Ref<K>, method: &M) -> String {
+    let mut writer = Writer::new(release);
     writer.open_with(M::NAME, &[("xmlns", service.namespace())]);
-    on.to_xml(writer, "_this");
-    method.arguments(writer);
+    on.to_xml(&mut writer, "_this");
+    method.arguments(&mut writer);
     writer.close(M::NAME);
+    writer.finish()
 }
 
 /// What calling a method sends to a server of this release: path, action, and the envelope with `COOKIE` in
 /// place of the session. For people and tests; nothing is sent.
 pub fn preview<M: Method, K: IsA<M::On>>(release: Release, on: &Ref<K>, method: &M) -> String {
     let header = Header { session: Some("COOKIE"), ..Header::default() };
-    let (path, action) =
-        (M::SERVICE.path(), M::SERVICE.action(|line| release.version(line).to_owned()));
+    let (path, action) = (M::SERVICE.path(), M::SERVICE.action(|line| release.version(line)));
     let envelope = request(header, release, M::SERVICE, on, method);
     format!("POST {path}\nSOAPAction: {action}\n\n{envelope}")
 }
@@ -157,72 +152,53 @@ pub fn preview<M: Method, K: IsA<M::On>>(release: Release, on: &Ref<K>, method: 
 /// The request with a body that is XML already.
 pub(crate) fn envelope(header: Header<'_>, body: &str) -> String {
     let mut writer = Writer::new(Release::OLDEST);
-    open(&mut writer, header);
+    writer.verbatim(OPEN);
+    if header != Header::default() {
+        writer.open("soapenv:Header");
+        if let Some(session) = header.session {
+            // The cookie's value may be quoted; the header's is not.
+            writer.leaf("vcSessionCookie", session.trim_matches('"'));
+        }
+        if !header.operation.is_empty() {
+            writer.leaf("operationID", header.operation);
+        }
+        writer.verbatim(header.security.unwrap_or_default());
+        writer.close("soapenv:Header");
+    }
+    writer.verbatim(header.security.map_or("<soapenv:Body>", |_| SECURED_BODY));
     writer.verbatim(body);
     writer.verbatim(CLOSE);
     writer.finish()
 }
 
-fn open(writer: &mut Writer, header: Header<'_>) {
-    writer.verbatim(OPEN);
-    if header == Header::default() {
-        return writer.open("soapenv:Body");
-    }
-    writer.open("soapenv:Header");
-    if let Some(session) = header.session {
-        // The cookie's value may be quoted; the header's is not.
-        writer.leaf("vcSessionCookie", session.trim_matches('"'));
-    }
-    if !header.operation.is_empty() {
-        writer.leaf("operationID", header.operation);
-    }
-    if let Some(security) = header.security {
-        writer.verbatim(security);
-    }
-    writer.close("soapenv:Header");
-    match header.security {
-        Some(_) => writer.verbatim(SECURED_BODY),
-        None => writer.open("soapenv:Body"),
-    }
-}
-
-/// What an answer holds.
-pub(crate) enum Answer {
-    /// The call was made; `returnval` elements have been read.
-    Returned,
-    /// The server refused.
-    Fault(Box<Fault>),
-}
-
-/// Reads an answer: passes each `returnval` to `take`, or returns the fault.
+/// Reads an answer: passes each `returnval` to `take`, or fails with the server's fault.
 pub(crate) fn answer<'a>(
     document: &'a str,
     mut take: impl FnMut(&mut Reader<'a>, &Element<'a>) -> Result<(), Malformed>,
-) -> Result<Answer, Malformed> {
+) -> Result<(), Cause> {
     let mut reader = Reader::new(document);
     let envelope = reader.root()?;
     if envelope.name() != "Envelope" {
-        return Err(reader.malformed(format!("a {} instead of an envelope", envelope.name())));
+        let problem = format!("a {} instead of an envelope", envelope.name());
+        return Err(reader.malformed(problem).into());
     }
-    let Some(body) = reader.find(&envelope, "Body")? else {
-        return Err(reader.malformed("an envelope without body"));
-    };
-    let Some(response) = reader.child(&body)? else {
-        return Err(reader.malformed("an empty body"));
-    };
-    let answer = if response.name() == "Fault" {
-        Answer::Fault(Box::new(fault(&mut reader, &response)?))
+    let body = reader.find(&envelope, "Body")?;
+    let body = body.ok_or_else(|| reader.malformed("an envelope without body"))?;
+    let response = reader.child(&body)?;
+    let response = response.ok_or_else(|| reader.malformed("an empty body"))?;
+    let mut refusal = None;
+    if response.name() == "Fault" {
+        refusal = Some(Box::new(fault(&mut reader, &response)?));
     } else {
         while let Some(value) = reader.child(&response)? {
             if value.name() == "returnval" {
                 take(&mut reader, &value)?;
             }
         }
-        Answer::Returned
-    };
+    }
     // The rest must be there too: a cut answer may end anywhere.
     while reader.child(&envelope)?.is_some() {}
-    Ok(answer)
+    refusal.map_or(Ok(()), |fault| Err(Cause::Fault(fault)))
 }
 
 fn fault(reader: &mut Reader<'_>, element: &Element<'_>) -> Result<Fault, Malformed> {

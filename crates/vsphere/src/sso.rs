@@ -12,12 +12,12 @@ use secrecy::{ExposeSecret, SecretString};
 use crate::{
     authorization::Principal,
     connection::Connection,
-    error::{Cause, Error},
+    error::Error,
     reference::{IsA, Ref},
     soap::{self, Service},
-    sts::{KeyPair, Token},
+    sts::KeyPair,
     types::{
-        SsoAdminServiceInstance, SsoSessionManager,
+        SsoAdminServiceInstance,
         sso::{
             AddUserToLocalGroup, AdminPasswordPolicy, AdminPersonDetails, AdminPersonUser,
             AdminServiceContent, AdminSolutionDetails, CreateLocalPersonUser,
@@ -27,7 +27,7 @@ use crate::{
         },
     },
     wire::{ANONYMOUS, InSession},
-    xml::{Field, Malformed, Method},
+    xml::Method,
 };
 
 /// An open session of an administrator of SSO.
@@ -35,6 +35,7 @@ pub struct Sso {
     connection: Connection,
     content: AdminServiceContent,
     cookie: SecretString,
+    /// The domain of users that are named without one.
     domain: String,
 }
 
@@ -49,63 +50,29 @@ impl Connection {
     /// Opens a session of SSO's administration as the user of this connection.
     pub async fn sso(&self) -> Result<Sso, Error> {
         let token = self.token().await?;
-        self.sso_as(&token).await
-    }
-
-    /// Opens a session of SSO's administration with a token.
-    pub async fn sso_as(&self, token: &Token) -> Result<Sso, Error> {
         let instance = Ref::<SsoAdminServiceInstance>::new("SsoAdminServiceInstance");
-        let mut content = AdminServiceContent::default();
         let question = SsoAdminServiceInstanceCall {};
-        self.wire()
-            .call(ANONYMOUS, Service::Sso, &instance, &question, |reader, value| {
-                content.absorb(reader, value)
-            })
-            .await?;
-        let cookie = self.sso_login(&content.session_manager, token).await?;
-        let domain = Principal::from(token.subject()).domain.to_lowercase();
-        Ok(Sso { connection: self.clone(), content, cookie, domain })
-    }
-
-    async fn sso_login(
-        &self,
-        manager: &Ref<SsoSessionManager>,
-        token: &Token,
-    ) -> Result<SecretString, Error> {
+        let content = self.wire().get(ANONYMOUS, Service::Sso, &instance, &question).await?;
+        let manager = &content.session_manager;
         let body = soap::secured(ANONYMOUS.release(), Service::Sso, manager, &Login {});
-        let security = token.header(&body);
-        let session = InSession { security: Some(&security), ..ANONYMOUS };
-        let login =
-            self.wire().call_for_cookie(session, Service::Sso, manager, &Login {}, |_, _| Ok(()));
-        match login.await {
-            (_, Err(error)) => Err(error),
-            (Some(cookie), Ok(())) => Ok(cookie),
-            (None, Ok(())) => {
-                let missing = Malformed::new("no session cookie");
-                Err(self.wire().error("Login", Cause::Malformed(missing)))
-            }
-        }
+        let session = InSession { security: Some(&token.header(&body)), ..ANONYMOUS };
+        let login = self.wire().login(session, Service::Sso, manager, &Login {}).await;
+        let ((), cookie) = login.map_err(|(_, error)| error)?;
+        let domain = Principal::from(token.subject.as_str()).domain.to_lowercase();
+        Ok(Sso { connection: self.clone(), content, cookie, domain })
     }
 }
 
 impl Sso {
-    /// The domain of users that are named without one.
-    pub fn domain(&self) -> &str {
-        &self.domain
-    }
-
     /// Creates a user. Its password must fit the [policy](Self::password_policy).
     pub async fn create_user(
         &self,
         user: &str,
-        details: AdminPersonDetails,
+        user_details: AdminPersonDetails,
         password: &SecretString,
     ) -> Result<(), Error> {
-        let create = CreateLocalPersonUser {
-            user_name: Principal::from(user).name,
-            user_details: details,
-            password: password.expose_secret().to_owned(),
-        };
+        let (user_name, password) = (name(user), password.expose_secret().to_owned());
+        let create = CreateLocalPersonUser { user_name, user_details, password };
         self.call(&self.content.principal_management_service, &create).await
     }
 
@@ -116,37 +83,32 @@ impl Sso {
         description: &str,
         pair: &KeyPair,
     ) -> Result<(), Error> {
-        let create = CreateLocalSolutionUser {
-            user_name: Principal::from(user).name,
-            user_details: AdminSolutionDetails {
-                description: Some(description.to_owned()),
-                certificate: pair.certificate(),
-            },
-        };
+        let (description, certificate) = (Some(description.to_owned()), pair.certificate());
+        let user_details = AdminSolutionDetails { description, certificate };
+        let create = CreateLocalSolutionUser { user_name: name(user), user_details };
         self.call(&self.content.principal_management_service, &create).await
     }
 
     /// Replaces what is written about a user.
-    pub async fn update_user(&self, user: &str, details: AdminPersonDetails) -> Result<(), Error> {
-        let update = UpdateLocalPersonUserDetails {
-            user_name: Principal::from(user).name,
-            user_details: details,
-        };
+    pub async fn update_user(
+        &self,
+        user: &str,
+        user_details: AdminPersonDetails,
+    ) -> Result<(), Error> {
+        let update = UpdateLocalPersonUserDetails { user_name: name(user), user_details };
         self.call(&self.content.principal_management_service, &update).await
     }
 
     /// Gives a user another password.
     pub async fn reset_password(&self, user: &str, password: &SecretString) -> Result<(), Error> {
-        let reset = ResetLocalPersonUserPassword {
-            user_name: Principal::from(user).name,
-            new_password: password.expose_secret().to_owned(),
-        };
+        let (user_name, new_password) = (name(user), password.expose_secret().to_owned());
+        let reset = ResetLocalPersonUserPassword { user_name, new_password };
         self.call(&self.content.principal_management_service, &reset).await
     }
 
     /// Deletes a user.
     pub async fn delete_user(&self, user: &str) -> Result<(), Error> {
-        let delete = DeleteLocalPrincipal { principal_name: Principal::from(user).name };
+        let delete = DeleteLocalPrincipal { principal_name: name(user) };
         self.call(&self.content.principal_management_service, &delete).await
     }
 
@@ -186,18 +148,18 @@ impl Sso {
         method: &M,
     ) -> Result<M::Answer, Error> {
         let session = InSession { cookie: Some(&self.cookie), ..ANONYMOUS };
-        let mut answer = M::Answer::default();
-        self.connection
-            .wire()
-            .call(session, Service::Sso, on, method, |reader, value| answer.absorb(reader, value))
-            .await?;
-        Ok(answer)
+        self.connection.wire().get(session, Service::Sso, on, method).await
     }
 
     fn id(&self, user: &str) -> PrincipalId {
         let Principal { name, domain } = Principal::from(user);
         PrincipalId { name, domain: if domain.is_empty() { self.domain.clone() } else { domain } }
     }
+}
+
+/// The name of a user without its domain, which is the service's own.
+fn name(user: &str) -> String {
+    Principal::from(user).name
 }
 
 /// Whether the server lacks the service.

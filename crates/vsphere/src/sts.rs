@@ -12,10 +12,11 @@ mod signature;
 #[cfg(test)]
 mod tests;
 
-use std::{fmt, io::Read, time::Duration};
+use std::{io::Read, time::Duration};
 
 use base64::prelude::{BASE64_STANDARD, Engine};
 use flate2::{Compression, read::GzEncoder};
+use hyper::http::{Method, StatusCode};
 use jiff::Timestamp;
 use secrecy::{ExposeSecret, SecretString};
 use sha2::{Digest, Sha256};
@@ -26,11 +27,12 @@ use crate::{
     connection::Connection,
     endpoint::Endpoint,
     error::{Cause, Error},
+    http::Reply,
     session::Credentials,
     shared::SharedSession,
-    soap::{self, Answer, Header},
+    soap::{self, Header},
     version::Release,
-    wire::Wire,
+    wire::{CONTENT_TYPE, Wire},
     xml::{Element, Malformed, Reader, Writer},
 };
 
@@ -58,59 +60,44 @@ const HOLDER: Duration = Duration::from_secs(1800);
 /// How long a request may be on the way.
 const ON_THE_WAY: Duration = Duration::from_secs(300);
 
-/// A SAML token. Its text is a secret.
-#[derive(Clone)]
-pub struct Token {
+/// A SAML token.
+#[derive(Debug)]
+pub(crate) struct Token {
+    /// The text.
     assertion: SecretString,
     id: String,
-    subject: String,
-    expires: Option<Timestamp>,
+    /// Whose it is: `csi@VSPHERE.LOCAL`.
+    pub(crate) subject: String,
     /// What requests are signed with, if the token demands it.
     pair: Option<KeyPair>,
 }
 
-/// Without the text.
-impl fmt::Debug for Token {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut shown = f.debug_struct("Token");
-        shown
-            .field("subject", &self.subject)
-            .field("expires", &self.expires)
-            .finish_non_exhaustive()
-    }
-}
-
-/// A text that is not a SAML token.
-#[derive(Debug, Clone, thiserror::Error)]
-#[error("not a valid SAML 2.0 token")]
-pub struct InvalidToken(#[source] Malformed);
-
 impl Token {
-    /// The bearer token with this text: a SAML 2.0 assertion as vCenter's token service issued it.
-    pub fn from_text(text: &str) -> Result<Self, InvalidToken> {
-        let mut reader = Reader::new(text);
-        let root = reader.root().map_err(InvalidToken)?;
-        Self::read(&mut reader, &root, None).map_err(InvalidToken)
-    }
-
-    /// The text, for another process.
-    pub fn text(&self) -> &SecretString {
-        &self.assertion
-    }
-
-    /// Whose token it is: `csi@VSPHERE.LOCAL`.
-    pub fn subject(&self) -> &str {
-        &self.subject
-    }
-
-    /// When it expires, if it does.
-    pub fn expires(&self) -> Option<Timestamp> {
-        self.expires
+    /// The bearer token with this text.
+    pub(crate) fn from_text(text: String) -> Result<Self, Malformed> {
+        let mut reader = Reader::new(&text);
+        let root = reader.root()?;
+        if root.name() != "Assertion" {
+            return Err(reader.malformed(format!("a {} instead of an Assertion", root.name())));
+        }
+        let mut subject = String::new();
+        while let Some(child) = reader.child(&root)? {
+            if child.name() == "Subject"
+                && let Some(name) = reader.find(&child, "NameID")?
+            {
+                subject = reader.text(&name)?.into_owned();
+            }
+        }
+        if subject.is_empty() {
+            return Err(reader.malformed("an Assertion without the name of its subject"));
+        }
+        let id = root.attribute(|key| key == "ID").unwrap_or_default().into_owned();
+        Ok(Self { assertion: SecretString::from(text), id, subject, pair: None })
     }
 
     /// The header that proves the token, for a request with this body.
     pub(crate) fn header(&self, body: &str) -> SecretString {
-        let (id, timestamp) = timestamp();
+        let timestamp = timestamp();
         let assertion = self.assertion.expose_secret();
         let signature = self.pair.as_ref().map(|pair| {
             let reference = format!(
@@ -120,68 +107,15 @@ impl Token {
                  </wsse:SecurityTokenReference>",
                 self.id
             );
-            pair.element("", &[(id, &timestamp), ("body", body)], &reference)
+            pair.element("", &[("timestamp", &timestamp), ("body", body)], &reference)
         });
         security(&format!("{timestamp}{assertion}{}", signature.unwrap_or_default()))
-    }
-
-    /// The value of REST's `Authorization` for a `POST` without body.
-    fn authorization(&self, wire: &Wire, path: &str) -> SecretString {
-        let mut value = format!("SIGN token=\"{}\"", base64(gzip(self.text().expose_secret())));
-        if let (Some(pair), Ok(endpoint)) = (&self.pair, wire.name().parse()) {
-            let now = Timestamp::now();
-            let nonce = format!("{}:{}", now.as_millisecond(), now.subsec_nanosecond());
-            let digest = Sha256::digest(b"");
-            let signature = pair.sign(&rest_message(&nonce, path, &endpoint, &digest));
-            let digest = base64(digest);
-            value.push_str(&format!(
-                ", signature_alg=\"RSA-SHA256\", signature=\"{signature}\", nonce=\"{nonce}\", \
-                 bodyhash=\"{digest}\""
-            ));
-        }
-        SecretString::from(value)
-    }
-
-    /// Reads an assertion.
-    fn read(
-        reader: &mut Reader<'_>,
-        element: &Element<'_>,
-        pair: Option<KeyPair>,
-    ) -> Result<Self, Malformed> {
-        if element.name() != "Assertion" {
-            return Err(reader.malformed(format!("a {} instead of an Assertion", element.name())));
-        }
-        // Its own signature is over the text, so that it is kept as it is.
-        let text = reader.fragment(element)?;
-        let mut inside = Reader::new(&text);
-        let root = inside.root()?;
-        let id = root.attribute(|key| key == "ID").unwrap_or_default().into_owned();
-        let (mut subject, mut expires) = (String::new(), None);
-        while let Some(child) = inside.child(&root)? {
-            match child.name() {
-                "Subject" => {
-                    if let Some(name) = inside.find(&child, "NameID")? {
-                        subject = inside.text(&name)?.into_owned();
-                    }
-                }
-                "Conditions" => {
-                    let end = child.attribute(|key| key == "NotOnOrAfter");
-                    expires = end.and_then(|time| time.parse().ok());
-                }
-                _ => {}
-            }
-        }
-        if subject.is_empty() {
-            return Err(inside.malformed("an Assertion without the name of its subject"));
-        }
-        Ok(Self { assertion: SecretString::from(text), id, subject, expires, pair })
     }
 }
 
 impl Connection {
-    /// A token for the user of this connection, good for a few minutes. A connection that logs in by token
-    /// gives that one.
-    pub async fn token(&self) -> Result<Token, Error> {
+    /// A token for the user of this connection, good for a few minutes.
+    pub(crate) async fn token(&self) -> Result<Token, Error> {
         let credentials = self.session().accepted().await?;
         let own = self.clone();
         let login = async move {
@@ -194,8 +128,9 @@ impl Connection {
 
 async fn issue_to(wire: &Wire, credentials: &Credentials) -> Result<Token, Error> {
     match credentials {
-        Credentials::Password { user, password } => issue(wire, user, password).await,
-        Credentials::Token(token) => Ok(token.clone()),
+        Credentials::Password { user, password } => {
+            request(wire, bearer_request(user, password)).await
+        }
         Credentials::Certificate(pair) => issue_by_certificate(wire, pair).await,
         Credentials::Shared(shared) => Err(no_token(wire, shared)),
     }
@@ -203,13 +138,11 @@ async fn issue_to(wire: &Wire, credentials: &Credentials) -> Result<Token, Error
 
 /// A clone of a session proves nothing else.
 fn no_token(wire: &Wire, shared: &SharedSession) -> Error {
-    wire.error(
-        "Issue",
-        Cause::NoTicket(shared.refusal("it issues tickets for sessions, not tokens")),
-    )
+    let refusal = shared.refusal("it issues tickets for sessions, not tokens");
+    wire.error("Issue", Cause::NoTicket(refusal))
 }
 
-/// The value of REST's `Authorization` that opens a session.
+/// The value of REST's `Authorization` that opens a session by a `POST` without body.
 pub(crate) async fn authorization(
     wire: &Wire,
     credentials: &Credentials,
@@ -217,12 +150,26 @@ pub(crate) async fn authorization(
 ) -> Result<SecretString, Error> {
     match credentials {
         Credentials::Password { user, password } => Ok(basic(user, password)),
-        Credentials::Token(token) => Ok(token.authorization(wire, path)),
         Credentials::Certificate(pair) => {
-            Ok(issue_by_certificate(wire, pair).await?.authorization(wire, path))
+            let token = issue_by_certificate(wire, pair).await?;
+            Ok(signed(wire, &token.assertion, pair, path))
         }
         Credentials::Shared(shared) => Err(no_token(wire, shared)),
     }
+}
+
+/// The value of REST's `Authorization` for a token and the key that it is bound to.
+fn signed(wire: &Wire, token: &SecretString, pair: &KeyPair, path: &str) -> SecretString {
+    let token = base64(gzip(token.expose_secret()));
+    let now = Timestamp::now();
+    let nonce = format!("{}:{}", now.as_millisecond(), now.subsec_nanosecond());
+    let digest = Sha256::digest(b"");
+    let signature = pair.sign(&rest_message(&nonce, path, &wire.endpoint, &digest));
+    let digest = base64(digest);
+    SecretString::from(format!(
+        "SIGN token=\"{token}\", signature_alg=\"RSA-SHA256\", signature=\"{signature}\", \
+         nonce=\"{nonce}\", bodyhash=\"{digest}\""
+    ))
 }
 
 /// Base64 with padding.
@@ -256,42 +203,38 @@ fn rest_message(nonce: &str, path: &str, endpoint: &Endpoint, digest: &[u8]) -> 
     message
 }
 
-/// Requests a bearer token.
-async fn issue(wire: &Wire, user: &str, password: &SecretString) -> Result<Token, Error> {
-    request(wire, bearer_request(user, password), None).await
-}
-
 /// Requests a token that is bound to the key of a certificate.
 pub(crate) async fn issue_by_certificate(wire: &Wire, pair: &KeyPair) -> Result<Token, Error> {
-    request(wire, holder_request(pair), Some(pair.clone())).await
+    let token = request(wire, holder_request(pair)).await?;
+    Ok(Token { pair: Some(pair.clone()), ..token })
 }
 
-async fn request(wire: &Wire, body: SecretString, pair: Option<KeyPair>) -> Result<Token, Error> {
+async fn request(wire: &Wire, body: SecretString) -> Result<Token, Error> {
+    let headers = [CONTENT_TYPE, ("soapaction", ISSUE)];
+    let read = |reply: Reply| match reply.status {
+        StatusCode::OK | StatusCode::INTERNAL_SERVER_ERROR => answered(&reply.text?),
+        status => Err(Cause::Status(status.as_u16())),
+    };
     let body = body.expose_secret().to_owned();
-    wire.post("Issue", PATH, ISSUE, body, |text| answered(text, pair.as_ref())).await
+    wire.rest("Issue", Method::POST, PATH, &headers, body, read).await
 }
 
 /// Finds the token in an answer.
-fn answered(text: &str, pair: Option<&KeyPair>) -> Result<Token, Cause> {
-    if let Answer::Fault(fault) = soap::answer(text, |_, _| Ok(())).map_err(Cause::Malformed)? {
-        return Err(Cause::Fault(fault));
-    }
+fn answered(text: &str) -> Result<Token, Cause> {
+    soap::answer(text, |_, _| Ok(()))?;
     let mut reader = Reader::new(text);
-    let found = reader.root().and_then(|root| assertion(&mut reader, &root, pair));
-    found.transpose().unwrap_or_else(|| Err(reader.malformed("no token"))).map_err(Cause::Malformed)
+    let root = reader.root()?;
+    let found = assertion(&mut reader, &root)?.ok_or_else(|| reader.malformed("no token"))?;
+    Ok(Token::from_text(found)?)
 }
 
-/// The first assertion below an element.
-fn assertion(
-    reader: &mut Reader<'_>,
-    element: &Element<'_>,
-    pair: Option<&KeyPair>,
-) -> Result<Option<Token>, Malformed> {
+/// The first assertion below an element, as it is: its own signature is over the text.
+fn assertion(reader: &mut Reader<'_>, element: &Element<'_>) -> Result<Option<String>, Malformed> {
     while let Some(child) = reader.child(element)? {
         if child.name() == "Assertion" {
-            return Token::read(reader, &child, pair.cloned()).map(Some);
+            return reader.fragment(&child).map(Some);
         }
-        if let Some(found) = assertion(reader, &child, pair)? {
+        if let Some(found) = assertion(reader, &child)? {
             return Ok(Some(found));
         }
     }
@@ -301,19 +244,17 @@ fn assertion(
 /// The request for a bearer token.
 fn bearer_request(user: &str, password: &SecretString) -> SecretString {
     let mut writer = Writer::new(Release::OLDEST);
-    writer.verbatim(&timestamp().1);
+    writer.verbatim(&timestamp());
     writer.open("wsse:UsernameToken");
     writer.leaf("wsse:Username", user);
     writer.leaf("wsse:Password", password.expose_secret());
     writer.close("wsse:UsernameToken");
-    let header = security(&writer.finish());
-    let header = Header { security: Some(header.expose_secret()), ..Header::default() };
-    SecretString::from(soap::envelope(header, &content(BEARER, "Bearer", "")))
+    envelope(&security(&writer.finish()), &content(BEARER, "Bearer", ""))
 }
 
 /// The request for a token of a certificate.
 fn holder_request(pair: &KeyPair) -> SecretString {
-    let (id, timestamp) = timestamp();
+    let timestamp = timestamp();
     let use_key = "<wst:UseKey Sig=\"signature\"></wst:UseKey>";
     let content = content(HOLDER, "PublicKey", use_key);
     let reference = format!(
@@ -321,14 +262,19 @@ fn holder_request(pair: &KeyPair) -> SecretString {
          </wsse:Reference></wsse:SecurityTokenReference>"
     );
     let body = soap::secured_body(&content);
-    let signature = pair.element("signature", &[(id, &timestamp), ("body", &body)], &reference);
+    let signature =
+        pair.element("signature", &[("timestamp", &timestamp), ("body", &body)], &reference);
     let certificate = pair.certificate();
     let header = security(&format!(
         "{timestamp}<wsse:BinarySecurityToken xmlns:wsu=\"{WSU}\" EncodingType=\"{BASE64}\" \
          ValueType=\"{X509}\" wsu:Id=\"certificate\">{certificate}</wsse:BinarySecurityToken>{signature}"
     ));
-    let header = Header { security: Some(header.expose_secret()), ..Header::default() };
-    SecretString::from(soap::envelope(header, &content))
+    envelope(&header, &content)
+}
+
+fn envelope(security: &SecretString, content: &str) -> SecretString {
+    let header = Header { security: Some(security.expose_secret()), ..Header::default() };
+    SecretString::from(soap::envelope(header, content))
 }
 
 /// The content of a request for a token. The body around it declares `wsu`.
@@ -351,11 +297,10 @@ fn security(content: &str) -> SecretString {
     SecretString::from(format!("<wsse:Security xmlns:wsse=\"{WSSE}\">{content}</wsse:Security>"))
 }
 
-/// When the request is made and how long it may be taken, with the element's id; written canonically.
-fn timestamp() -> (&'static str, String) {
+/// When the request is made and how long it may be taken; written canonically.
+fn timestamp() -> String {
     let times = times(ON_THE_WAY);
-    let id = "timestamp";
-    (id, format!("<wsu:Timestamp xmlns:wsu=\"{WSU}\" wsu:Id=\"{id}\">{times}</wsu:Timestamp>"))
+    format!("<wsu:Timestamp xmlns:wsu=\"{WSU}\" wsu:Id=\"timestamp\">{times}</wsu:Timestamp>")
 }
 
 fn times(lifetime: Duration) -> String {

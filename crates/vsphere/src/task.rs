@@ -29,7 +29,7 @@ use crate::{
     reference::Ref,
     soap::Service,
     types::{ManagedObject, Task, TaskInfoState},
-    xml::{Element, FromXml, Malformed, Property, Reader},
+    xml::{Element, Field, FromXml, Malformed, Reader},
 };
 
 /// How often tasks are polled while the view does not work, and for how long it is left alone.
@@ -68,7 +68,7 @@ impl FromXml for Fragment {
 impl Connection {
     /// Waits until a task has ended and returns its result. After `limit` the error has the task's
     /// reference, so that the caller can go on waiting. `service` is the service that the task was started at.
-    pub async fn wait<T: Property>(
+    pub async fn wait<T: Field>(
         &self,
         task: &Ref<Task>,
         service: Service,
@@ -96,7 +96,7 @@ impl Connection {
         let mut reader = Reader::new(&xml);
         reader
             .root()
-            .and_then(|root| T::read(&mut reader, &root))
+            .and_then(|root| T::property(&mut reader, &root))
             .map_err(|malformed| self.unfinished(task, "Task", Cause::Malformed(malformed)))
     }
 }

@@ -43,8 +43,6 @@ pub enum Roots {
     System,
     /// Those in a PEM file.
     File(PathBuf),
-    /// Those in a PEM text.
-    Pem(String),
 }
 
 /// By the authorities of the system.
@@ -69,27 +67,19 @@ pub struct InvalidThumbprint(String);
 #[derive(Debug, Clone, thiserror::Error)]
 #[expect(missing_docs, reason = "the fields are explained by the texts that they are shown in")]
 pub enum InvalidTrust {
-    /// The file with authorities cannot be read or has none.
     #[error("{} cannot be used as a list of authorities: {problem}", path.display())]
     File { path: PathBuf, problem: String },
-    /// The text with authorities has none.
-    #[error("the text given as a list of authorities cannot be used: {0}")]
-    Pem(String),
-    /// The system's own cannot be used.
     #[error("the authorities of this system cannot be used: {0}; give a CA file or a thumbprint")]
     System(String),
 }
 
 impl Thumbprint {
-    fn matches(&self, certificate: &[u8]) -> bool {
-        match self.0.len() {
-            20 => self.0[..] == Sha1::digest(certificate)[..],
-            _ => self.0[..] == Sha256::digest(certificate)[..],
+    /// The digest of a certificate, by the algorithm of another one or by SHA-256.
+    fn of(certificate: &[u8], like: Option<&Self>) -> Self {
+        match like {
+            Some(Self(digest)) if digest.len() == 20 => Self(Sha1::digest(certificate).to_vec()),
+            _ => Self(Sha256::digest(certificate).to_vec()),
         }
-    }
-
-    fn of(certificate: &[u8]) -> Self {
-        Self(Sha256::digest(certificate).to_vec())
     }
 }
 
@@ -99,25 +89,18 @@ impl FromStr for Thumbprint {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let invalid = || InvalidThumbprint(text.to_owned());
         let digits: Vec<u8> = text.trim().bytes().filter(|byte| *byte != b':').collect();
-        let digest: Option<Vec<u8>> = digits
-            .chunks(2)
-            .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok())
-            .collect();
-        let digest = digest.ok_or_else(invalid)?;
         if digits.len() != 40 && digits.len() != 64 {
             return Err(invalid());
         }
-        Ok(Self(digest))
+        let byte = |pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+        digits.chunks(2).map(byte).collect::<Option<_>>().map(Self).ok_or_else(invalid)
     }
 }
 
 impl fmt::Display for Thumbprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (at, byte) in self.0.iter().enumerate() {
-            let colon = if at == 0 { "" } else { ":" };
-            write!(f, "{colon}{byte:02X}")?;
-        }
-        Ok(())
+        let pairs: Vec<String> = self.0.iter().map(|byte| format!("{byte:02X}")).collect();
+        f.write_str(&pairs.join(":"))
     }
 }
 
@@ -131,11 +114,15 @@ impl fmt::Debug for Thumbprint {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the fields are explained by the texts that they are shown in")]
 pub enum Untrusted {
-    /// It is not the one that was pinned.
-    #[error("its certificate does not have the thumbprint {expected}")]
+    #[error(
+        "its certificate does not have the thumbprint {expected}; if vCenter's certificate was renewed, compare \
+         with its own pages and set the thumbprint to {actual}"
+    )]
     OtherCertificate { expected: Thumbprint, actual: Thumbprint },
-    /// No authority vouches for it.
-    #[error("{problem}")]
+    #[error(
+        "{problem}; give the CA that signed it, or compare with vCenter's own pages and set the thumbprint to \
+         {actual}"
+    )]
     Unknown { problem: String, actual: Thumbprint },
 }
 
@@ -143,21 +130,17 @@ impl Trust {
     /// The configuration for connections to one server.
     pub(crate) fn config(&self) -> Result<ClientConfig, InvalidTrust> {
         let provider = Arc::new(ring::default_provider());
-        let mut verifier = Verifier {
-            insecure: *self == Self::Insecure,
-            roots: None,
-            leaves: Vec::new(),
-            thumbprint: None,
-            provider: Arc::clone(&provider),
-        };
+        let (trust, ours) = (self.clone(), Arc::clone(&provider));
+        let mut verifier = Verifier { trust, roots: None, leaves: Vec::new(), provider: ours };
         if let Self::Verify { roots, thumbprint } = self {
             verifier.roots = match roots.verifier(&provider) {
                 // The pinned certificate is enough where there are no authorities, as in small images.
                 Err(InvalidTrust::System(_)) if thumbprint.is_some() => None,
                 found => Some(found?),
             };
-            verifier.leaves = roots.given();
-            verifier.thumbprint.clone_from(thumbprint);
+            if let Roots::File(_) = roots {
+                verifier.leaves = roots.certificates().unwrap_or_default();
+            }
         }
         let builder = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
@@ -177,7 +160,6 @@ impl Roots {
         let refuse = |problem: String| match self {
             Self::System => InvalidTrust::System(problem),
             Self::File(path) => InvalidTrust::File { path: path.clone(), problem },
-            Self::Pem(_) => InvalidTrust::Pem(problem),
         };
         let mut store = RootCertStore::empty();
         for certificate in self.certificates().map_err(refuse)? {
@@ -196,19 +178,10 @@ impl Roots {
             .map_err(|error| refuse(error.to_string()))
     }
 
-    /// The certificates that the user gave.
-    fn given(&self) -> Vec<CertificateDer<'static>> {
-        match self {
-            Self::System => Vec::new(),
-            Self::File(_) | Self::Pem(_) => self.certificates().unwrap_or_default(),
-        }
-    }
-
     fn certificates(&self) -> Result<Vec<CertificateDer<'static>>, String> {
         let pem = match self {
             Self::System => return Ok(rustls_native_certs::load_native_certs().certs),
             Self::File(path) => std::fs::read(path).map_err(|error| error.to_string())?,
-            Self::Pem(text) => text.clone().into_bytes(),
         };
         CertificateDer::pem_slice_iter(&pem)
             .collect::<Result<_, _>>()
@@ -218,13 +191,11 @@ impl Roots {
 
 #[derive(Debug)]
 struct Verifier {
-    /// Accept every certificate.
-    insecure: bool,
+    trust: Trust,
     /// None: there are no authorities.
     roots: Option<Arc<WebPkiServerVerifier>>,
     /// Given by the user; one of them may be the server's own.
     leaves: Vec<CertificateDer<'static>>,
-    thumbprint: Option<Thumbprint>,
     provider: Arc<CryptoProvider>,
 }
 
@@ -237,8 +208,11 @@ impl ServerCertVerifier for Verifier {
         ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        let is_pinned = self.thumbprint.as_ref().is_some_and(|pinned| pinned.matches(certificate));
-        if self.insecure || is_pinned {
+        let Trust::Verify { thumbprint: pinned, .. } = &self.trust else {
+            return Ok(ServerCertVerified::assertion());
+        };
+        let actual = Thumbprint::of(certificate, pinned.as_ref());
+        if pinned.as_ref() == Some(&actual) {
             return Ok(ServerCertVerified::assertion());
         }
         let verified = match &self.roots {
@@ -254,15 +228,9 @@ impl ServerCertVerifier for Verifier {
             return Ok(ServerCertVerified::assertion());
         }
         verified.map_err(|error| {
-            let refused = match &self.thumbprint {
-                Some(expected) => Untrusted::OtherCertificate {
-                    expected: expected.clone(),
-                    actual: expected.same_digest(certificate),
-                },
-                None => Untrusted::Unknown {
-                    problem: explain(&error),
-                    actual: Thumbprint::of(certificate),
-                },
+            let refused = match pinned.clone() {
+                Some(expected) => Untrusted::OtherCertificate { expected, actual },
+                None => Untrusted::Unknown { problem: explain(&error), actual },
             };
             rustls::Error::Other(OtherError(Arc::new(refused)))
         })
@@ -300,16 +268,6 @@ impl Verifier {
         self.leaves.contains(certificate)
             && ParsedCertificate::try_from(certificate)
                 .is_ok_and(|parsed| verify_server_name(&parsed, name).is_ok())
-    }
-}
-
-impl Thumbprint {
-    /// The digest of a certificate by the algorithm that this one was made with.
-    fn same_digest(&self, certificate: &[u8]) -> Self {
-        match self.0.len() {
-            20 => Self(Sha1::digest(certificate).to_vec()),
-            _ => Self::of(certificate),
-        }
     }
 }
 

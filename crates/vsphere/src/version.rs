@@ -50,42 +50,30 @@ impl std::fmt::Display for Since {
     }
 }
 
-/// How much of the API a server knows: the versions it lists, up to the newest of our tables.
+/// How much of the API a server knows: the rank of its version in each line, up to the newest of our tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Release {
-    vim: usize,
-    vsan: usize,
-}
+pub struct Release([usize; 2]);
 
 impl Release {
     /// The oldest release we support, vCenter 6.7U3: assumed before the server has listed its versions.
-    pub const OLDEST: Self = Self { vim: versions::OLDEST_VIM, vsan: versions::OLDEST_VSAN };
+    pub const OLDEST: Self = Self([versions::OLDEST_VIM, versions::OLDEST_VSAN]);
 
     /// Everything our tables know.
-    pub const NEWEST: Self = Self { vim: versions::VIM.len() - 1, vsan: versions::VSAN.len() - 1 };
+    pub const NEWEST: Self = Self([versions::VIM.len() - 1, versions::VSAN.len() - 1]);
 
     /// The same release, in one line as new as this version.
-    pub(crate) fn with(self, version: &Version) -> Self {
-        match version.line {
-            Line::Vim => Self { vim: version.rank, ..self },
-            Line::Vsan => Self { vsan: version.rank, ..self },
-        }
+    pub(crate) fn with(mut self, version: &Version) -> Self {
+        self.0[version.line as usize] = version.rank;
+        self
     }
 
     pub(crate) fn knows(self, since: Since) -> bool {
-        match since.line {
-            Line::Vim => since.rank <= self.vim,
-            Line::Vsan => since.rank <= self.vsan,
-        }
+        since.rank <= self.0[since.line as usize]
     }
 
     /// The name of its version in a line.
     pub(crate) fn version(self, line: Line) -> &'static str {
-        let rank = match line {
-            Line::Vim => self.vim,
-            Line::Vsan => self.vsan,
-        };
-        line.history().get(rank).copied().unwrap_or_default()
+        line.history()[self.0[line as usize]]
     }
 }
 
@@ -102,10 +90,7 @@ impl Version {
     /// The newest version that the server lists and that is not newer than our tables. Some servers list versions
     /// that the tables do not have; they are called in those, never in versions that they do not list.
     pub(crate) fn newest(line: Line, listed: &[String]) -> Option<Self> {
-        let oldest = match line {
-            Line::Vim => versions::OLDEST_VIM,
-            Line::Vsan => versions::OLDEST_VSAN,
-        };
+        let oldest = Release::OLDEST.0[line as usize];
         let ranked = listed.iter().filter_map(|name| Some((rank(line.history(), name)?, name)));
         let (rank, name) =
             ranked.filter(|(rank, _)| *rank >= oldest).max_by_key(|(rank, _)| *rank)?;

@@ -15,18 +15,23 @@ use secrecy::{ExposeSecret, SecretString};
 use tokio::sync::Semaphore;
 
 use crate::{
+    budget::LOGINS,
     connection::{InvalidSettings, Settings},
+    endpoint::Endpoint,
     error::{Cause, Error, Failure},
     http::{Http, Reply},
     metrics::Recorder,
     reference::{IsA, Kind, Ref},
-    soap::{self, Answer, Header, Service},
+    soap::{self, Header, Service},
     version::{self, Line, Release, Version},
-    xml::{Element, Malformed, Method, Reader},
+    xml::{Element, Field, Malformed, Method, Reader},
 };
 
 /// What the first requests to a server are called in errors: where wrong hosts and certificates show.
 const CONNECT: &str = "Connect";
+
+/// Of envelopes.
+pub(crate) const CONTENT_TYPE: (&str, &str) = ("content-type", "text/xml; charset=utf-8");
 
 /// The session a call is made in, as the wire sees it.
 #[derive(Debug, Clone, Copy)]
@@ -60,8 +65,7 @@ impl InSession<'_> {
                 Line::Vim => self.vim,
                 Line::Vsan => self.vsan(),
             };
-            version
-                .map_or_else(|| self.release().version(line).to_owned(), |found| found.name.clone())
+            version.map_or_else(|| self.release().version(line), |found| &found.name)
         })
     }
 }
@@ -70,8 +74,12 @@ impl InSession<'_> {
 #[derive(Debug)]
 pub(crate) struct Wire {
     http: Http,
+    pub(crate) endpoint: Endpoint,
     name: Arc<str>,
+    /// The instance id of the vCenter, which may have several names; or the name, if vCenter reports no id.
+    pub(crate) instance: OnceLock<Arc<str>>,
     timeout: Duration,
+    login_timeout: Duration,
     slots: Semaphore,
     /// Fewer than `slots`: slow storage calls leave some for logins, logouts and tasks.
     storage_slots: Semaphore,
@@ -89,7 +97,10 @@ impl Wire {
         let process = started ^ std::process::id().rotate_left(16);
         Ok(Self {
             http,
+            endpoint: settings.endpoint.clone(),
+            instance: OnceLock::new(),
             timeout: settings.timeout,
+            login_timeout: settings.login_timeout,
             slots: Semaphore::new(settings.concurrency),
             storage_slots: Semaphore::new((settings.concurrency * 3 / 4).max(1)),
             metrics: settings.metrics.of(&name),
@@ -124,31 +135,46 @@ impl Wire {
         method: &M,
         take: impl FnMut(&mut Reader<'_>, &Element<'_>) -> Result<(), Malformed>,
     ) -> Result<(), Error> {
-        self.call_for_cookie(session, service, on, method, take).await.1
+        self.find_version(session, service).await?;
+        if let Some(since) = M::SINCE.filter(|since| !session.release().knows(*since)) {
+            return Err(self.error(M::NAME, Cause::TooOld(since)));
+        }
+        self.soap(session, service, on, method, None, take).await.1
     }
 
-    /// The same, with the session cookie that the answer sets; it may come though the rest of the answer does not.
-    pub(crate) async fn call_for_cookie<M: Method, K: IsA<M::On>>(
+    /// Calls a method and returns its value.
+    pub(crate) async fn get<M: Method, K: IsA<M::On>>(
         &self,
         session: InSession<'_>,
         service: Service,
         on: &Ref<K>,
         method: &M,
-        take: impl FnMut(&mut Reader<'_>, &Element<'_>) -> Result<(), Malformed>,
-    ) -> (Option<SecretString>, Result<(), Error>) {
-        let found = self.find_version(session, service).await;
-        if let Err(error) = found.and_then(|()| self.available::<M>(session.release())) {
-            return (None, Err(error));
+    ) -> Result<M::Answer, Error> {
+        let mut answer = M::Answer::default();
+        let take = |reader: &mut Reader<'_>, value: &Element<'_>| answer.absorb(reader, value);
+        self.call(session, service, on, method, take).await?;
+        Ok(answer)
+    }
+
+    /// Calls a method that opens a session, and returns its value with the session's cookie. The cookie may come
+    /// though the rest of the answer does not.
+    pub(crate) async fn login<M: Method, K: IsA<M::On>>(
+        &self,
+        session: InSession<'_>,
+        service: Service,
+        on: &Ref<K>,
+        method: &M,
+    ) -> Result<(M::Answer, SecretString), (Option<SecretString>, Error)> {
+        let mut answer = M::Answer::default();
+        let take = |reader: &mut Reader<'_>, value: &Element<'_>| answer.absorb(reader, value);
+        match self.soap(session, service, on, method, None, take).await {
+            (Some(cookie), Ok(())) => Ok((answer, cookie)),
+            (None, Ok(())) => {
+                let missing = Malformed::new("no session cookie");
+                Err((None, self.error(M::NAME, Cause::Malformed(missing))))
+            }
+            (cookie, Err(error)) => Err((cookie, error)),
         }
-        let operation = self.operation();
-        let body = envelope(session, &operation, service, on, method);
-        let started = Instant::now();
-        let reply = self
-            .in_turn(M::NAME, service, self.exchange(session, service, body, self.timeout))
-            .await;
-        let cookie = reply.as_ref().ok().and_then(session_cookie);
-        let read = reply.and_then(|reply| read(reply, take));
-        (cookie, self.conclude(M::NAME, operation, started, read))
     }
 
     /// The same as [`call`](Self::call) for a call that vCenter answers when something happens: it takes no slot, is not measured,
@@ -161,24 +187,56 @@ impl Wire {
         patience: Duration,
         take: impl FnMut(&mut Reader<'_>, &Element<'_>) -> Result<(), Malformed>,
     ) -> Result<(), Error> {
+        self.soap(session, Service::Vim, on, method, Some(patience), take).await.1
+    }
+
+    /// Sends the envelope of a call, and returns the cookie that its answer sets. `poll` is the patience of a long
+    /// poll.
+    async fn soap<M: Method, K: Kind>(
+        &self,
+        session: InSession<'_>,
+        service: Service,
+        on: &Ref<K>,
+        method: &M,
+        poll: Option<Duration>,
+        take: impl FnMut(&mut Reader<'_>, &Element<'_>) -> Result<(), Malformed>,
+    ) -> (Option<SecretString>, Result<(), Error>) {
         let operation = self.operation();
-        let body = envelope(session, &operation, Service::Vim, on, method);
-        let limit = self.timeout + patience;
-        let started = Instant::now();
-        let reply = self.exchange(session, Service::Vim, body, limit).await;
-        self.conclude(M::NAME, operation, started, reply.and_then(|reply| read(reply, take)))
+        let header = Header {
+            operation: &operation,
+            session: session.cookie.map(ExposeSecret::expose_secret),
+            security: session.security.map(ExposeSecret::expose_secret),
+        };
+        let body = soap::request(header, session.release(), service, on, method);
+        let action = session.action(service);
+        let cookie = session.cookie.map(|value| {
+            SecretString::from(format!("vmware_soap_session={}", value.expose_secret()))
+        });
+        let mut headers = vec![CONTENT_TYPE, ("soapaction", &*action)];
+        headers.extend(cookie.as_ref().map(|cookie| ("cookie", cookie.expose_secret())));
+        let sending = |limit| {
+            let limit = limit + poll.unwrap_or_default();
+            self.http.send(Verb::POST, service.path(), &headers, body, limit)
+        };
+        let slots = poll.is_none().then_some(service);
+        let mut set = None;
+        let read = |reply: Reply| {
+            set = session_cookie(&reply);
+            read(reply, take)
+        };
+        let answered = self.send(M::NAME, &operation, slots, sending, read).await;
+        (set, answered)
     }
 
     /// The versions that a service lists in its document, which needs no session; none if there is no document.
     pub(crate) async fn versions(&self, path: &str) -> Result<Option<Vec<String>>, Error> {
-        let started = Instant::now();
-        let reply = self.http.send(Verb::GET, path, &[], String::new(), self.timeout).await;
-        let listed = reply.and_then(|reply| match reply.status {
-            StatusCode::OK => version::listed(&reply.text?).map(Some).map_err(Cause::Malformed),
+        let sending = |limit| self.http.send(Verb::GET, path, &[], String::new(), limit);
+        let read = |reply: Reply| match reply.status {
+            StatusCode::OK => Ok(Some(version::listed(&reply.text?)?)),
             StatusCode::NOT_FOUND => Ok(None),
             status => Err(Cause::Status(status.as_u16())),
-        });
-        self.conclude(CONNECT, String::new(), started, listed)
+        };
+        self.send(CONNECT, "", None, sending, read).await
     }
 
     /// Reads the version of vSAN before the first call to CNS in a session. A server that has no list of versions
@@ -197,27 +255,8 @@ impl Wire {
         Ok(())
     }
 
-    /// Posts an envelope to a service without managed objects; `read` takes the text of the answer.
-    pub(crate) async fn post<T>(
-        &self,
-        method: &'static str,
-        path: &str,
-        action: &str,
-        body: String,
-        read: impl FnOnce(&str) -> Result<T, Cause>,
-    ) -> Result<T, Error> {
-        let headers = [("content-type", "text/xml; charset=utf-8"), ("soapaction", action)];
-        let started = Instant::now();
-        let sending = self.http.send(Verb::POST, path, &headers, body, self.timeout);
-        let reply = self.in_turn(method, Service::Sso, sending).await;
-        let value = reply.and_then(|reply| match reply.status {
-            StatusCode::OK | StatusCode::INTERNAL_SERVER_ERROR => read(&reply.text?),
-            status => Err(Cause::Status(status.as_u16())),
-        });
-        self.conclude(method, String::new(), started, value)
-    }
-
-    /// A request to the REST API; `method` names it in metrics and errors, `read` takes the answer.
+    /// A request to the REST API or the token service; `method` names it in metrics and errors, `read` takes the
+    /// answer.
     pub(crate) async fn rest<T>(
         &self,
         method: &'static str,
@@ -230,13 +269,42 @@ impl Wire {
         let operation = self.operation();
         let mut headers = headers.to_vec();
         headers.push(("x-request-id", &operation));
-        if !body.is_empty() {
-            headers.push(("content-type", "application/json"));
+        if !body.is_empty() && headers.iter().all(|(name, _)| *name != CONTENT_TYPE.0) {
+            headers.push((CONTENT_TYPE.0, "application/json"));
         }
-        let started = Instant::now();
-        let sending = self.http.send(verb, path, &headers, body, self.timeout);
-        let reply = self.in_turn(method, Service::Vim, sending).await;
-        self.conclude(method, operation.clone(), started, reply.and_then(read))
+        let sending = |limit| self.http.send(verb, path, &headers, body, limit);
+        self.send(method, &operation, Some(Service::Vim), sending, read).await
+    }
+
+    /// Sends a request in the slots of a service, or at once, reads its answer, and reports both. `sending` takes the
+    /// time until the answer must be there.
+    async fn send<T, S: Future<Output = Result<Reply, Cause>>>(
+        &self,
+        method: &'static str,
+        operation: &str,
+        slots: Option<Service>,
+        sending: impl FnOnce(Duration) -> S,
+        read: impl FnOnce(Reply) -> Result<T, Cause>,
+    ) -> Result<T, Error> {
+        let (vcenter, started) = (&self.name, Instant::now());
+        let limit = if LOGINS.contains(&method) { self.login_timeout } else { self.timeout };
+        let sending = sending(limit);
+        let reply = match slots {
+            Some(service) => self.in_turn(method, service, sending).await,
+            None => sending.await,
+        };
+        let answered = reply.and_then(read);
+        let elapsed = started.elapsed();
+        answered
+            .inspect(
+                |_| tracing::trace!(%vcenter, method, %operation, ?elapsed, "vCenter answered"),
+            )
+            .map_err(|cause| {
+                tracing::debug!(%vcenter, method, %operation, ?elapsed, %cause, "call failed");
+                let error = Error::from(self.failure(method, operation.to_owned(), cause));
+                self.metrics.failed(method, error.remedy.name());
+                error
+            })
     }
 
     /// Sends when there is a slot, and measures the time from then on. Waiting for a slot has a limit, too.
@@ -262,76 +330,10 @@ impl Wire {
         reply
     }
 
-    async fn exchange(
-        &self,
-        session: InSession<'_>,
-        service: Service,
-        body: String,
-        limit: Duration,
-    ) -> Result<Reply, Cause> {
-        let action = session.action(service);
-        let cookie = session.cookie.map(|value| {
-            SecretString::from(format!("vmware_soap_session={}", value.expose_secret()))
-        });
-        let mut headers =
-            vec![("content-type", "text/xml; charset=utf-8"), ("soapaction", &*action)];
-        if let Some(cookie) = &cookie {
-            headers.push(("cookie", cookie.expose_secret()));
-        }
-        self.http.send(Verb::POST, service.path(), &headers, body, limit).await
-    }
-
-    /// Refuses a call that the server is too old for, before it is sent.
-    fn available<M: Method>(&self, release: Release) -> Result<(), Error> {
-        match M::SINCE.filter(|since| !release.knows(*since)) {
-            Some(since) => Err(self.error(M::NAME, Cause::TooOld(since))),
-            None => Ok(()),
-        }
-    }
-
     fn operation(&self) -> String {
         let count = self.operations.1.fetch_add(1, Ordering::Relaxed);
         format!("vsd-{:08x}-{count:x}", self.operations.0)
     }
-
-    /// Logs the call and turns a cause into an error.
-    fn conclude<T>(
-        &self,
-        method: &'static str,
-        operation: String,
-        started: Instant,
-        result: Result<T, Cause>,
-    ) -> Result<T, Error> {
-        let vcenter = &self.name;
-        let elapsed = started.elapsed();
-        match result {
-            Ok(value) => {
-                tracing::trace!(%vcenter, method, %operation, ?elapsed, "vCenter answered");
-                Ok(value)
-            }
-            Err(cause) => {
-                tracing::debug!(%vcenter, method, %operation, ?elapsed, %cause, "call failed");
-                let error = Error::from(self.failure(method, operation, cause));
-                self.metrics.failed(method, error.remedy.name());
-                Err(error)
-            }
-        }
-    }
-}
-
-fn envelope<M: Method, K: Kind>(
-    session: InSession<'_>,
-    operation: &str,
-    service: Service,
-    on: &Ref<K>,
-    method: &M,
-) -> String {
-    let header = Header {
-        operation,
-        session: session.cookie.map(ExposeSecret::expose_secret),
-        security: session.security.map(ExposeSecret::expose_secret),
-    };
-    soap::request(header, session.release(), service, on, method)
 }
 
 /// Reads a SOAP answer. Faults come with status 500; any other status is not vCenter's.
@@ -339,16 +341,14 @@ fn read(
     reply: Reply,
     take: impl FnMut(&mut Reader<'_>, &Element<'_>) -> Result<(), Malformed>,
 ) -> Result<(), Cause> {
-    if reply.status != StatusCode::OK && reply.status != StatusCode::INTERNAL_SERVER_ERROR {
+    let failed = reply.status == StatusCode::INTERNAL_SERVER_ERROR;
+    if reply.status != StatusCode::OK && !failed {
         return Err(Cause::Status(reply.status.as_u16()));
     }
-    let text = reply.text?;
-    match soap::answer(&text, take) {
-        Ok(Answer::Returned) => Ok(()),
-        Ok(Answer::Fault(fault)) => Err(Cause::Fault(fault)),
-        Err(_) if reply.status == StatusCode::INTERNAL_SERVER_ERROR => Err(Cause::Status(500)),
-        Err(malformed) => Err(Cause::Malformed(malformed)),
-    }
+    soap::answer(&reply.text?, take).map_err(|cause| match cause {
+        Cause::Malformed(_) if failed => Cause::Status(reply.status.as_u16()),
+        cause => cause,
+    })
 }
 
 /// The session cookie that an answer sets.

@@ -16,7 +16,9 @@ pub(crate) use macros::{data, family, kinds, method, text_enum};
 pub use read::{Element, Malformed, Reader};
 pub use write::Writer;
 
-use jiff::{Timestamp, civil::DateTime, tz::TimeZone};
+use std::borrow::Cow;
+
+use jiff::{Timestamp, tz::TimeZone};
 
 use crate::{reference::Kind, soap::Service, version::Since};
 
@@ -36,6 +38,13 @@ pub trait ToXml {
 pub trait Field: Default {
     /// Takes one more element of the field's name.
     fn absorb(&mut self, reader: &mut Reader<'_>, element: &Element<'_>) -> Result<(), Malformed>;
+
+    /// The value of a property: as a field, but a list is one element with its items as children.
+    fn property(reader: &mut Reader<'_>, element: &Element<'_>) -> Result<Self, Malformed> {
+        let mut value = Self::default();
+        value.absorb(reader, element)?;
+        Ok(value)
+    }
 }
 
 impl<T: FromXml + Default> Field for T {
@@ -57,38 +66,18 @@ impl<T: FromXml> Field for Vec<T> {
         self.push(T::from_xml(reader, element)?);
         Ok(())
     }
-}
 
-/// The value of a property: as a field, but a list is one element with its items as children.
-pub trait Property: Default {
-    /// The value of the element.
-    fn read(reader: &mut Reader<'_>, element: &Element<'_>) -> Result<Self, Malformed>;
-}
-
-impl<T: FromXml + Default> Property for T {
-    fn read(reader: &mut Reader<'_>, element: &Element<'_>) -> Result<Self, Malformed> {
-        T::from_xml(reader, element)
-    }
-}
-
-impl<T: FromXml> Property for Option<T> {
-    fn read(reader: &mut Reader<'_>, element: &Element<'_>) -> Result<Self, Malformed> {
-        if element.is_nil() { Ok(None) } else { T::from_xml(reader, element).map(Some) }
-    }
-}
-
-impl<T: FromXml> Property for Vec<T> {
-    fn read(reader: &mut Reader<'_>, element: &Element<'_>) -> Result<Self, Malformed> {
+    fn property(reader: &mut Reader<'_>, element: &Element<'_>) -> Result<Self, Malformed> {
         let mut items = Self::new();
         while let Some(item) = reader.child(element)? {
-            items.push(T::from_xml(reader, &item)?);
+            items.absorb(reader, &item)?;
         }
         Ok(items)
     }
 }
 
 /// A method of a managed object: its arguments, and the type of its answer.
-pub trait Method {
+pub trait Method: Send + Sync + 'static {
     /// The kind of object that has it.
     type On: Kind;
     /// What it returns.
@@ -103,16 +92,7 @@ pub trait Method {
     fn arguments(&self, writer: &mut Writer);
 }
 
-/// The answer of a method that is read by hand, element by element.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Raw;
-
-impl FromXml for Raw {
-    fn from_xml(_: &mut Reader<'_>, _: &Element<'_>) -> Result<Self, Malformed> {
-        Ok(Self)
-    }
-}
-
+/// No answer, or one that is read by hand, element by element.
 impl FromXml for () {
     fn from_xml(_: &mut Reader<'_>, _: &Element<'_>) -> Result<Self, Malformed> {
         Ok(())
@@ -131,38 +111,20 @@ impl ToXml for String {
     }
 }
 
-impl FromXml for bool {
-    fn from_xml(reader: &mut Reader<'_>, element: &Element<'_>) -> Result<Self, Malformed> {
-        let text = reader.text(element)?;
-        match text.trim() {
-            "true" | "1" => Ok(true),
-            "false" | "0" => Ok(false),
-            other => {
-                Err(reader
-                    .malformed(format!("{}: {other:?} is not a valid boolean", element.name())))
-            }
-        }
-    }
-}
-
-impl ToXml for bool {
-    fn to_xml(&self, writer: &mut Writer, name: &str) {
-        writer.plain(name, self);
-    }
-}
-
-macro_rules! numbers {
-    ($($number:ty)*) => { $(
-        impl FromXml for $number {
+/// Simple values: how the text is read; written, they are their own text.
+macro_rules! simple {
+    ($($type:ty: $parse:expr;)*) => { $(
+        impl FromXml for $type {
             fn from_xml(reader: &mut Reader<'_>, element: &Element<'_>) -> Result<Self, Malformed> {
                 let text = reader.text(element)?;
-                text.trim().parse().map_err(|error| {
+                let parse: fn(&str) -> Result<Self, _> = $parse;
+                parse(text.trim()).map_err(|error| {
                     reader.malformed(format!("{}: {text:?}: {error}", element.name()))
                 })
             }
         }
 
-        impl ToXml for $number {
+        impl ToXml for $type {
             fn to_xml(&self, writer: &mut Writer, name: &str) {
                 writer.plain(name, self);
             }
@@ -170,25 +132,18 @@ macro_rules! numbers {
     )* };
 }
 
-numbers! { i16 i32 i64 f64 }
-
-impl FromXml for Timestamp {
-    fn from_xml(reader: &mut Reader<'_>, element: &Element<'_>) -> Result<Self, Malformed> {
-        let text = reader.text(element)?;
-        let text = text.trim();
-        // vCenter writes an offset; a time without one is in UTC.
-        text.parse::<Self>()
-            .or_else(|_| {
-                text.parse::<DateTime>().and_then(|civil| TimeZone::UTC.to_timestamp(civil))
-            })
-            .map_err(|error| reader.malformed(format!("{}: {text:?}: {error}", element.name())))
-    }
-}
-
-impl ToXml for Timestamp {
-    fn to_xml(&self, writer: &mut Writer, name: &str) {
-        writer.plain(name, self);
-    }
+simple! {
+    bool: |text| match text {
+        "true" | "1" => Ok(true),
+        "false" | "0" => Ok(false),
+        _ => Err("it is not a valid boolean"),
+    };
+    i16: str::parse;
+    i32: str::parse;
+    i64: str::parse;
+    f64: str::parse;
+    // vCenter writes an offset; a time without one is in UTC.
+    Timestamp: |text| text.parse().or_else(|_| TimeZone::UTC.to_timestamp(text.parse()?));
 }
 
 impl<T: ToXml> ToXml for Option<T> {
@@ -220,79 +175,34 @@ impl<T: FromXml> FromXml for Box<T> {
 }
 
 /// A value where the API allows any type: options of VMs, for example.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Value {
-    /// `xsd:string`
-    Text(String),
-    /// `xsd:boolean`
-    Bool(bool),
-    /// `xsd:int`
-    Int(i32),
-    /// `xsd:long`
-    Long(i64),
-    /// Any other type, with its text.
-    Other {
-        /// The type's name without prefix.
-        type_name: String,
-        /// The text of the element.
-        text: String,
-    },
-}
-
-impl Value {
-    /// The value as text, as vCenter's own tools show it.
-    pub fn text(&self) -> String {
-        match self {
-            Self::Text(text) | Self::Other { text, .. } => text.clone(),
-            Self::Bool(value) => value.to_string(),
-            Self::Int(value) => value.to_string(),
-            Self::Long(value) => value.to_string(),
-        }
-    }
-}
-
-impl Default for Value {
-    fn default() -> Self {
-        Self::Text(String::new())
-    }
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Value {
+    /// The type's name without prefix: `string`, `long`, or one of vCenter's own.
+    pub type_name: String,
+    /// The value as vCenter's own tools show it.
+    pub text: String,
 }
 
 impl From<&str> for Value {
     fn from(text: &str) -> Self {
-        Self::Text(text.to_owned())
+        Self { type_name: "string".to_owned(), text: text.to_owned() }
     }
 }
 
 impl FromXml for Value {
     fn from_xml(reader: &mut Reader<'_>, element: &Element<'_>) -> Result<Self, Malformed> {
-        Ok(match element.xsi_type().as_deref() {
-            Some("string") | None => Self::Text(String::from_xml(reader, element)?),
-            Some("boolean") => Self::Bool(bool::from_xml(reader, element)?),
-            Some("int") => Self::Int(i32::from_xml(reader, element)?),
-            Some("long") => Self::Long(i64::from_xml(reader, element)?),
-            Some(other) => Self::Other {
-                type_name: other.to_owned(),
-                text: String::from_xml(reader, element)?,
-            },
-        })
+        let type_name = element.xsi_type().map_or("string".to_owned(), Cow::into_owned);
+        Ok(Self { type_name, text: String::from_xml(reader, element)? })
     }
 }
 
 impl ToXml for Value {
     fn to_xml(&self, writer: &mut Writer, name: &str) {
-        let declared = match self {
-            Self::Text(_) => "xsd:string",
-            Self::Bool(_) => "xsd:boolean",
-            Self::Int(_) => "xsd:int",
-            Self::Long(_) => "xsd:long",
-            // XML Schema's own types begin small, vCenter's do not.
-            Self::Other { type_name, .. } if type_name.starts_with(char::is_lowercase) => {
-                &format!("xsd:{type_name}")
-            }
-            Self::Other { type_name, .. } => type_name,
-        };
-        writer.open_with(name, &[("xsi:type", declared)]);
-        writer.escaped(&self.text());
+        // XML Schema's own types begin small, vCenter's do not.
+        let schema = self.type_name.starts_with(char::is_lowercase);
+        let prefix = if schema { "xsd:" } else { "" };
+        writer.open_with(name, &[("xsi:type", &format!("{prefix}{}", self.type_name))]);
+        writer.escaped(&self.text);
         writer.close(name);
     }
 }

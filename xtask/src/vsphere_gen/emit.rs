@@ -119,12 +119,7 @@ impl<'a> File<'a> {
     fn method(&mut self, method: &Method, raw: bool) -> Result<String> {
         let parameters: Vec<&Field> = method.parameters.iter().collect();
         let fields = self.fields(&method.name, &method.since, &parameters)?;
-        let answer = if raw {
-            self.foreign.insert("crate::xml::Raw".to_owned());
-            "Raw".to_owned()
-        } else {
-            self.rust(&method.name, &method.answer)?
-        };
+        let answer = if raw { "()".to_owned() } else { self.rust(&method.name, &method.answer)? };
         self.foreign.insert(format!("super::kinds::{}", method.on));
         let since = self.mark(self.chosen.model.versions.since(&method.since));
         let name = method_name(self.chosen, method);

@@ -3,10 +3,7 @@
 use std::sync::Arc;
 
 use super::{Cause, Error, Failure, Missing, Remedy};
-use crate::{
-    reference::Ref,
-    soap::{self, Answer},
-};
+use crate::{reference::Ref, soap};
 
 /// The error of a call that is answered with a fault of this type.
 fn error(name: &str, content: &str) -> Error {
@@ -15,11 +12,9 @@ fn error(name: &str, content: &str) -> Error {
          <{name}Fault xmlns:xsi=\"http://www.w3.org/2001/XMLSchema-instance\" xsi:type=\"{name}\">{content}\
          </{name}Fault></detail></Fault></Body></Envelope>"
     );
-    let Ok(Answer::Fault(fault)) = soap::answer(&answer, |_, _| Ok(())) else {
-        panic!("not a fault: {answer}")
-    };
+    let cause = soap::answer(&answer, |_, _| Ok(())).unwrap_err();
+    assert!(matches!(cause, Cause::Fault(_)), "not a fault: {answer}");
     let vcenter: Arc<str> = "vcenter".into();
-    let cause = Cause::Fault(fault);
     Error::from(Failure { vcenter, method: "Call", operation: String::new(), cause })
 }
 

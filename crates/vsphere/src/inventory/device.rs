@@ -141,7 +141,7 @@ impl Inventory<'_> {
 #[cfg(test)]
 mod tests {
     use super::Device;
-    use crate::xml::{Property, Reader};
+    use crate::xml::{Field, Reader};
 
     #[test]
     fn a_type_of_the_future_does_not_spoil_the_devices_around_it() {
@@ -156,7 +156,7 @@ mod tests {
               <vDiskId><id>fcd-1</id></vDiskId></VirtualDevice></val>"#;
         let mut reader = Reader::new(answer);
         let root = reader.root().unwrap();
-        let devices: Vec<Device> = Property::read(&mut reader, &root).unwrap();
+        let devices: Vec<Device> = Field::property(&mut reader, &root).unwrap();
         assert_eq!(devices.len(), 2);
         assert_eq!((devices[0].label.as_str(), devices[0].is_disk()), ("Flux 1", false));
         let disk = &devices[1];

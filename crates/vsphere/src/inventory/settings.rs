@@ -63,7 +63,7 @@ impl VmSettings {
 
 pub(super) fn option(options: &[OptionValue], key: &str) -> Option<String> {
     let found = options.iter().find(|option| option.key.eq_ignore_ascii_case(key))?;
-    found.value.as_ref().map(Value::text)
+    found.value.as_ref().map(|value| value.text.clone())
 }
 
 impl Inventory<'_> {

@@ -40,7 +40,7 @@ fn services_that_do_not_look_at_cookies_find_the_session_in_the_envelope() {
 
 #[test]
 fn the_action_names_the_version_that_the_server_shall_speak() {
-    let action = |service: Service| service.action(|line| Release::OLDEST.version(line).to_owned());
+    let action = |service: Service| service.action(|line| Release::OLDEST.version(line));
     assert_eq!(action(Service::Vim), "urn:vim25/6.7.3");
     assert_eq!(action(Service::Cns), "urn:vsan/vSAN 6.7U3");
     assert_eq!(

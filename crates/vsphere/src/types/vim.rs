@@ -12,7 +12,7 @@ use super::kinds::{
 };
 use crate::fault::Fault;
 use crate::reference::Ref;
-use crate::xml::{Raw, Value};
+use crate::xml::Value;
 
 crate::xml::text_enum! {
     TaskFilterSpecTimeOption {
@@ -426,11 +426,11 @@ crate::xml::method! {
     RetrievePropertiesEx = "RetrievePropertiesEx" on PropertyCollector at Vim {
         spec_set: Vec<PropertyFilterSpec> = "specSet",
         options: RetrieveOptions = "options",
-    } -> Raw
+    } -> ()
 
     ContinueRetrievePropertiesEx = "ContinueRetrievePropertiesEx" on PropertyCollector at Vim {
         token: String = "token",
-    } -> Raw
+    } -> ()
 
     CancelRetrievePropertiesEx = "CancelRetrievePropertiesEx" on PropertyCollector at Vim {
         token: String = "token",
@@ -439,7 +439,7 @@ crate::xml::method! {
     WaitForUpdatesEx = "WaitForUpdatesEx" on PropertyCollector at Vim {
         version: Option<String> = "version",
         options: Option<WaitOptions> = "options",
-    } -> Raw
+    } -> ()
 
     CancelWaitForUpdates = "CancelWaitForUpdates" on PropertyCollector at Vim {} -> ()
 

@@ -60,8 +60,7 @@ macro_rules! data {
 /// A field whose type has subtypes: an enum over those we know, distinguished by `xsi:type`, which is always
 /// written. A subtype that we do not know keeps its name and the fields of the base.
 macro_rules! family {
-    ($($(#[$meta:meta])* $name:ident of $base:ident $(default $default:ident)? { $($variant:ident),* $(,)? })*) => { $(
-        $(#[$meta])*
+    ($($name:ident of $base:ident $(default $default:ident)? { $($variant:ident),* $(,)? })*) => { $(
         #[doc = concat!("`", stringify!($base), "` or a subtype of it.")]
         #[derive(Debug, Clone, PartialEq)]
         pub enum $name {
@@ -174,12 +173,6 @@ macro_rules! text_enum {
             }
         }
 
-        impl std::fmt::Display for $name {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str(self.as_str())
-            }
-        }
-
         impl $crate::xml::FromXml for $name {
             fn from_xml(
                 reader: &mut $crate::xml::Reader<'_>,
@@ -214,10 +207,9 @@ macro_rules! kinds {
 
 /// Methods: a struct with the arguments, in order. They are not `Debug`: some carry passwords.
 macro_rules! method {
-    ($($(#[$meta:meta])* $name:ident = $wire_name:literal on $on:ident at $service:ident $(since $gate:ident)? {
+    ($($name:ident = $wire_name:literal on $on:ident at $service:ident $(since $gate:ident)? {
         $($field:ident : $type:ty = $wire:literal $(since $since:ident)?),* $(,)?
     } -> $answer:ty)*) => { $(
-        $(#[$meta])*
         #[doc = concat!("Calls `", $wire_name, "`" $(, ", which exists since ", stringify!($gate))?, ".")]
         #[derive(Clone, Default)]
         pub struct $name {

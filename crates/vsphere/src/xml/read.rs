@@ -96,23 +96,7 @@ impl<'a> Reader<'a> {
 
     /// The text of an element, to its end; elements in between are skipped.
     pub fn text(&mut self, of: &Element<'_>) -> Result<Cow<'a, str>, Malformed> {
-        let mut text = Cow::Borrowed("");
-        while self.depth >= of.depth {
-            let here = self.depth == of.depth;
-            match self.event()? {
-                Event::Text(piece) if here => append(&mut text, piece.into_inner()),
-                Event::CData(piece) if here => append(&mut text, piece.into_inner()),
-                Event::GeneralRef(reference) if here => {
-                    let piece = self.resolve(&reference)?;
-                    text.to_mut().push_str(&piece);
-                }
-                Event::Start(start) => drop(self.entered(start)?),
-                Event::End(_) => self.depth -= 1,
-                Event::Eof => return Err(self.malformed("the document ends too early")),
-                _ => {}
-            }
-        }
-        Ok(text)
+        Ok(self.text_or_children(of, |_, _| Ok(()))?.0)
     }
 
     /// For elements that may hold either: calls `take` for each child, or returns the text if there is none.
@@ -120,14 +104,14 @@ impl<'a> Reader<'a> {
         &mut self,
         of: &Element<'_>,
         mut take: impl FnMut(&mut Self, &Element<'a>) -> Result<(), Malformed>,
-    ) -> Result<(String, bool), Malformed> {
-        let (mut text, mut children) = (String::new(), false);
+    ) -> Result<(Cow<'a, str>, bool), Malformed> {
+        let (mut text, mut children) = (Cow::Borrowed(""), false);
         while self.depth >= of.depth {
             let here = self.depth == of.depth;
             match self.event()? {
-                Event::Text(piece) if here => text.push_str(&piece.into_inner()),
-                Event::CData(piece) if here => text.push_str(&piece.into_inner()),
-                Event::GeneralRef(reference) if here => text.push_str(&self.resolve(&reference)?),
+                Event::Text(piece) if here => text += piece.into_inner(),
+                Event::CData(piece) if here => text += piece.into_inner(),
+                Event::GeneralRef(reference) if here => text += self.resolve(&reference)?,
                 Event::Start(start) => {
                     let element = self.entered(start)?;
                     if here {
@@ -194,14 +178,6 @@ fn broken_attribute(start: &BytesStart<'_>) -> Option<String> {
         Ok(attribute) => unescape(&attribute.value).err().map(|error| error.to_string()),
         Err(error) => Some(error.to_string()),
     })
-}
-
-fn append<'a>(text: &mut Cow<'a, str>, piece: Cow<'a, str>) {
-    if text.is_empty() {
-        *text = piece;
-    } else {
-        text.to_mut().push_str(&piece);
-    }
 }
 
 impl Element<'_> {

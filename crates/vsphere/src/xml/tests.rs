@@ -67,6 +67,6 @@ fn text_is_told_from_children() {
             Ok(())
         })
         .unwrap();
-    assert_eq!((text.as_str(), children), (" x", true));
+    assert_eq!((&*text, children), (" x", true));
     assert_eq!(names, ["a", "b"]);
 }

@@ -24,9 +24,7 @@ impl Writer {
 
     /// `<name>`
     pub fn open(&mut self, name: &str) {
-        self.text.push('<');
-        self.text.push_str(name);
-        self.text.push('>');
+        self.open_with(name, &[]);
     }
 
     /// `<name attribute="value">`

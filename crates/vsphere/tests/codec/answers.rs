@@ -2,10 +2,10 @@
 
 use vsphere::{
     collector::Change,
+    error::Cause,
     fault::Fault,
-    recorded::{self, NoValue},
+    recorded,
     reference::Ref,
-    sts::Token,
     types::{
         AnyPbmProfile, CnsBlockBackingDetails, CnsQueryResult, ManagedEntity, ServiceContent,
         UserSession,
@@ -23,7 +23,7 @@ fn answer(body: &str) -> String {
 
 fn fault(document: &str) -> Fault {
     match recorded::answer::<ServiceContent>(document) {
-        Err(NoValue::Fault(fault)) => *fault,
+        Err(Cause::Fault(fault)) => *fault,
         other => panic!("{other:?}"),
     }
 }
@@ -132,7 +132,7 @@ fn what_is_no_answer_is_malformed() {
         &answer("<s:Fault><faultstring>x</faultstring></s:Fault>").replace(CLOSE, ""),
     ] {
         let answer = recorded::answer::<ServiceContent>(document);
-        assert!(matches!(answer, Err(NoValue::Malformed(_))), "{document}");
+        assert!(matches!(answer, Err(Cause::Malformed(_))), "{document}");
     }
 }
 
@@ -158,8 +158,7 @@ fn recorded_answers_are_read() {
     assert_eq!(std::mem::discriminant(&backing), std::mem::discriminant(&block.into()));
     let policies: Vec<AnyPbmProfile> = recorded::answer(&recording("policies")).unwrap();
     assert!(policies.iter().all(|policy| matches!(policy, AnyPbmProfile::PbmCapabilityProfile(_))));
-    let token = Token::from_text(&recording("token")).unwrap();
-    assert_eq!(token.subject(), "csi@VSPHERE.LOCAL");
+    assert_eq!(recorded::token(&recording("token")).unwrap(), "csi@VSPHERE.LOCAL");
     let versions = recorded::versions(&recording("versions-vsan")).unwrap();
     assert!(versions.contains(&"vSAN 6.7U3".to_owned()), "{versions:?}");
 }

@@ -1,6 +1,6 @@
 //! How many logins fail at vCenter, whatever number of credentials, connections and retries there are.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use lab::VCenter;
 use vsphere::{
@@ -9,7 +9,7 @@ use vsphere::{
     session::{Credentials, LoginBudget},
 };
 
-use crate::site::{CPI, CSI, connect, settings, vcenter};
+use crate::site::{CPI, CSI, NOBODY, calls, connect, settings, vcenter};
 
 /// The failed logins that vCenter counted, by the service they came through.
 async fn failed(vcenter: &VCenter) -> Vec<String> {
@@ -26,7 +26,7 @@ async fn use_everything(connection: &Connection) -> Vec<Error> {
     let mut errors = Vec::new();
     errors.extend(connection.time().await.err());
     errors.extend(connection.tags().categories().await.err());
-    errors.extend(connection.token().await.err());
+    errors.extend(connection.sso().await.err());
     errors
 }
 
@@ -37,7 +37,7 @@ async fn any_number_of_bad_credentials_fails_three_times_and_locks_nothing() {
     let old = sharing(&vcenter, (CSI.0, "wrong-1"), &budget);
     // A reload makes another connection; its user is the same in another spelling.
     let new = sharing(&vcenter, ("VSPHERE.LOCAL\\CSI", "wrong-2"), &budget);
-    let mut texts = std::collections::BTreeSet::new();
+    let mut texts = BTreeSet::new();
     for round in 0..10 {
         for connection in [&old, &new] {
             let errors = use_everything(connection).await;
@@ -104,7 +104,7 @@ async fn a_password_that_changed_at_vcenter_fails_three_times_at_most() {
     for _ in 0..5 {
         connection.time().await.unwrap();
         assert!(connection.tags().categories().await.unwrap_err().is_login());
-        assert!(connection.token().await.unwrap_err().is_login());
+        assert!(connection.sso().await.unwrap_err().is_login());
     }
     vcenter.control().expire_sessions().await.unwrap();
     for _ in 0..5 {
@@ -118,7 +118,7 @@ async fn a_password_that_changed_at_vcenter_fails_three_times_at_most() {
 async fn logins_whose_answers_are_lost_are_counted_as_failed() {
     let vcenter = vcenter().await;
     let wrong =
-        Settings { timeout: Duration::from_secs(1), ..settings(&vcenter, (CSI.0, "wrong")) };
+        Settings { login_timeout: Duration::from_secs(1), ..settings(&vcenter, (CSI.0, "wrong")) };
     let connection = Connection::new(&wrong).unwrap();
     // vCenter checks the password and never answers.
     let lost = lab::vcenter::HttpFault {
@@ -154,5 +154,74 @@ async fn a_refusal_of_rest_does_not_hold_logins_of_soap() {
     }
     assert_eq!(failed(&vcenter).await.len(), 0, "only the proxy refused");
     vcenter.control().expire_sessions().await.unwrap();
+    connection.time().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_directory_that_answers_late_is_not_taken_for_a_wrong_password() {
+    let vcenter = vcenter().await;
+    // Longer than calls may take: vCenter asks a directory that is slow.
+    for login in ["Login", "POST /api/session"] {
+        vcenter.control().delay(login, 5_000, 0).await.unwrap();
+    }
+    let patient = Settings { timeout: Duration::from_secs(3), ..settings(&vcenter, CSI) };
+    let connection = Connection::new(&patient).unwrap();
+    let errors = use_everything(&connection).await;
+    assert!(errors.is_empty(), "{errors:?}");
+    connection.close().await;
+}
+
+#[tokio::test]
+async fn one_vcenter_under_two_names_fails_three_times_and_locks_nothing() {
+    let vcenter = vcenter().await;
+    let budget = LoginBudget::default();
+    let alias = vcenter.url().replace("127.0.0.1", "localhost");
+    assert_ne!(alias, vcenter.url());
+    for round in 0..3 {
+        for (name, url) in [("address", vcenter.url()), ("alias", &alias)] {
+            let wrong = format!("wrong-{name}-{round}");
+            let settings = Settings {
+                endpoint: url.parse().unwrap(),
+                budget: budget.clone(),
+                ..settings(&vcenter, (CSI.0, &wrong))
+            };
+            let error = Connection::new(&settings).unwrap().time().await.unwrap_err();
+            assert!(error.is_login(), "{error}");
+        }
+    }
+    assert_eq!(failed(&vcenter).await, ["soap", "soap", "soap"]);
+    connect(&vcenter, CSI).time().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_user_without_a_role_does_not_log_in_again_and_again() {
+    let vcenter = vcenter().await;
+    let budget = LoginBudget::default();
+    let mut texts = BTreeSet::new();
+    for _ in 0..3 {
+        let connection = sharing(&vcenter, NOBODY, &budget);
+        for _ in 0..3 {
+            let errors = use_everything(&connection).await;
+            assert_eq!(errors.len(), 3);
+            for error in errors {
+                // The password is right: what has to change is the permission.
+                assert!(matches!(error.remedy, Remedy::NoPermission { .. }), "{error}");
+                texts.insert(error.to_string());
+            }
+        }
+    }
+    assert_eq!(calls(&vcenter).await["Login"], 1);
+    assert_eq!(texts.len(), 1, "texts do not change by themselves: {texts:?}");
+}
+
+#[tokio::test]
+async fn credentials_of_a_user_without_a_role_do_not_end_a_session_that_works() {
+    let vcenter = vcenter().await;
+    let connection = connect(&vcenter, CSI);
+    let user = connection.login().await.unwrap();
+    let no_role = Credentials::password(NOBODY.0, NOBODY.1);
+    let error = connection.replace_credentials(no_role).await.unwrap_err();
+    assert!(matches!(error.remedy, Remedy::NoPermission { .. }), "{error}");
+    assert_eq!(connection.login().await.unwrap(), user);
     connection.time().await.unwrap();
 }

@@ -84,7 +84,7 @@ async fn everything_goes_through_the_proxy() {
     let connection = Connection::new(&proxy.settings(&vcenter)).unwrap();
     connection.time().await.unwrap();
     connection.tags().categories().await.unwrap();
-    connection.token().await.unwrap();
+    connection.sso().await.unwrap().logout().await;
     connection.close().await;
     let requests = proxy.requests.lock().unwrap();
     assert!(!requests.is_empty());
