@@ -11,7 +11,6 @@ use daemon::{
 use futures::future::select_all;
 use jiff::Timestamp;
 use prometheus_client::{
-    encoding::EncodeLabelSet,
     metrics::{family::Family, gauge::Gauge},
     registry::Registry,
 };
@@ -22,42 +21,31 @@ use crate::{Health, View, view::Published};
 /// Changes that come within this time are reported together.
 const TOGETHER: Duration = Duration::from_secs(1);
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Labels {
-    vcenter: String,
-}
+type Label = [(&'static str, String); 1];
 
 /// Gauges per vCenter; clones write the same ones.
 #[derive(Debug, Clone, Default)]
 pub struct Metrics {
-    up: Family<Labels, Gauge>,
-    machines: Family<Labels, Gauge>,
-    last_answer: Family<Labels, Gauge<f64, AtomicU64>>,
+    up: Family<Label, Gauge>,
+    machines: Family<Label, Gauge>,
+    last_answer: Family<Label, Gauge<f64, AtomicU64>>,
 }
 
 impl Metrics {
     /// Metrics that the registry exposes, their names beginning with that of a program: `vsphere_ccm`.
     pub fn registered(registry: &mut Registry, program: &str) -> Self {
         let metrics = Self::default();
-        let mut register = |name: &str, help: &str, metric| {
-            registry.register(format!("{program}_vcenter_{name}"), help, metric);
-        };
-        register("up", "Whether all that is known of a vCenter is current", metrics.up.clone());
-        register(
-            "virtual_machines",
-            "Virtual machines that a vCenter shows",
-            metrics.machines.clone(),
-        );
-        registry.register(
-            format!("{program}_vcenter_last_answer_timestamp_seconds"),
-            "When a vCenter last answered",
-            metrics.last_answer.clone(),
-        );
+        let Self { up, machines, last_answer } = metrics.clone();
+        let registry = registry.sub_registry_with_prefix(format!("{program}_vcenter"));
+        registry.register("up", "Whether all that is known of a vCenter is current", up);
+        registry.register("virtual_machines", "Virtual machines that a vCenter shows", machines);
+        let help = "When a vCenter last answered";
+        registry.register("last_answer_timestamp_seconds", help, last_answer);
         metrics
     }
 
     fn set(&self, vcenter: &str, up: bool, machines: usize, answered: Timestamp) {
-        let labels = Labels { vcenter: vcenter.to_owned() };
+        let labels = [("vcenter", vcenter.to_owned())];
         self.up.get_or_create(&labels).set(i64::from(up));
         self.machines.get_or_create(&labels).set(i64::try_from(machines).unwrap_or(i64::MAX));
         self.last_answer.get_or_create(&labels).set(answered.as_duration().as_secs_f64());
@@ -114,7 +102,7 @@ impl Reporter {
             available += usize::from(!matches!(health, Health::Unavailable(_)));
             match health {
                 Health::Current { .. } => check.pass(format!("{machines} virtual machines")),
-                Health::Partial { outage, .. } => check.fail(outage.why),
+                Health::Partial(outage) => check.fail(outage.why),
                 Health::Unavailable(outage) => {
                     reasons.push(format!("{}: {}", snapshot.name, outage.why));
                     check.fail(outage.why);

@@ -289,7 +289,7 @@ impl Directory {
     fn outages(&self) -> Vec<Outage> {
         let outage = |listing: &Listing| match &listing.health {
             Health::Current { .. } => None,
-            Health::Partial { outage, .. } | Health::Unavailable(outage) => Some(outage.clone()),
+            Health::Partial(outage) | Health::Unavailable(outage) => Some(outage.clone()),
         };
         self.vcenters.iter().filter_map(outage).collect()
     }

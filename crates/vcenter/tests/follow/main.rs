@@ -5,5 +5,6 @@
 mod credentials;
 mod datacenters;
 mod guests;
+mod permissions;
 mod site;
 mod watch;
