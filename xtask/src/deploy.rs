@@ -36,7 +36,7 @@ fn files() -> Result<Vec<(&'static str, String)>> {
     Ok(vec![
         (
             "cloud-controller-manager.yaml",
-            file(header, &manifests(&Parameters::default()).values()?)?,
+            file(header, &manifests(&Parameters::default())?.values()?)?,
         ),
         ("cloud-controller-manager-config.yaml", file(example_header, &example)?),
     ])

@@ -174,13 +174,11 @@ impl NodeWriter {
                 receipt.node = Some(self.patch(&receipt.name, Target::Whole, patch).await?);
             }
             Decision::Delete(_) => {
-                let metadata = receipt.node.as_ref().map(|node| &node.metadata);
-                let preconditions = Preconditions {
-                    uid: metadata.and_then(|metadata| metadata.uid.clone()),
-                    resource_version: metadata
-                        .and_then(|metadata| metadata.resource_version.clone()),
-                };
-                let params = DeleteParams::default().preconditions(preconditions);
+                let planned = receipt.node.clone().unwrap_or_default().metadata;
+                let params = DeleteParams::default().preconditions(Preconditions {
+                    uid: planned.uid,
+                    resource_version: planned.resource_version,
+                });
                 self.within(self.nodes.delete(&receipt.name, &params)).await?;
                 receipt.node = None;
             }

@@ -140,7 +140,7 @@ fn objects(vcenter: &VCenter) -> Result<Vec<Value>> {
         "stringData": {format!("{server}.username"): user, format!("{server}.password"): password},
     });
     let mut objects = vec![serde_json::to_value(manifests::configuration(&config, files))?, secret];
-    objects.extend(manifests::manifests(&Parameters::default()).values()?);
+    objects.extend(manifests::manifests(&Parameters::default())?.values()?);
     Ok(objects)
 }
 

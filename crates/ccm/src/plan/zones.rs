@@ -8,6 +8,7 @@
 //! A tag that is missing leaves out a label and delays nothing else. [`Policy`] decides what happens to the
 //! labels of Nodes whose VM moved or whose tags changed later.
 
+use vcenter::Ancestors;
 use vsphere::{reference::Ref, types::ManagedEntity};
 
 /// The names of the tag categories; either may be unused.
@@ -40,26 +41,15 @@ pub(crate) struct Zones {
     pub(crate) problems: Vec<String>,
 }
 
-/// The paths from a VM up to the root folder, each nearest first.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Paths<'a> {
-    /// The VM itself, the start of `folder`.
-    pub(crate) vm: Option<&'a Ref<ManagedEntity>>,
-    /// Host, cluster, folders, datacenter.
-    pub(crate) host: &'a [Ref<ManagedEntity>],
-    pub(crate) pool: &'a [Ref<ManagedEntity>],
-    /// The folders that the VM is filed in.
-    pub(crate) folder: &'a [Ref<ManagedEntity>],
-}
-
 /// Zone and region; `tags` returns the names of the tags that an object has in a category.
 pub(crate) fn find<'t>(
-    paths: Paths<'_>,
+    vm: Ref<ManagedEntity>,
+    ancestors: &Ancestors,
     categories: &Categories,
     tags: impl Fn(&Ref<ManagedEntity>, &str) -> &'t [String],
 ) -> Zones {
-    let own: Vec<_> = paths.vm.into_iter().chain(paths.folder).cloned().collect();
-    let paths = [paths.host, paths.pool, &own];
+    let own = [&[vm], ancestors.folder.as_slice()].concat();
+    let paths = [&ancestors.host, &ancestors.pool, &own];
     let nearest = |path: &[Ref<ManagedEntity>], category: &Option<String>| -> &'t [String] {
         let Some(category) = category else { return &[] };
         path.iter()

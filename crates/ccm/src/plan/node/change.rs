@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, fmt};
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, NodeAddress};
+use kube::ResourceExt;
 use serde_json::{Map, Value, json};
 
 use crate::{
@@ -14,7 +15,7 @@ use crate::{
         },
         taints::{self, UNINITIALIZED},
     },
-    provider_id::ProviderId,
+    provider_id::{self, ProviderId},
 };
 
 /// The difference between a Node and what it should be.
@@ -106,21 +107,14 @@ impl NodeChange {
     pub(crate) fn patch_after(&self, planned: &Node, written: &Node) -> Option<Option<Value>> {
         let Some(mut patch) = self.patch.clone() else { return Some(None) };
         let (was, is) = (&planned.metadata, &written.metadata);
-        let annotation = |node: &Node, key: &String| {
-            node.metadata.annotations.as_ref().and_then(|all| all.get(key)).cloned()
-        };
         let mut touched = self.summary.annotations.keys();
         let same = (&was.uid, &was.labels) == (&is.uid, &is.labels)
             && taints::of(planned) == taints::of(written)
-            && provider_id(planned) == provider_id(written)
-            && touched.all(|key| annotation(planned, key) == annotation(written, key));
+            && provider_id::of(planned) == provider_id::of(written)
+            && touched.all(|key| planned.annotations().get(key) == written.annotations().get(key));
         patch["metadata"]["resourceVersion"] = json!(is.resource_version);
         same.then_some(Some(patch))
     }
-}
-
-fn provider_id(node: &Node) -> Option<&str> {
-    node.spec.as_ref()?.provider_id.as_deref()
 }
 
 fn patch(node: &Node, summary: &Summary) -> Option<Value> {
@@ -157,7 +151,7 @@ impl Before {
         Self {
             labels: labels.map(|(key, value)| (key.clone(), value.clone())).collect(),
             addresses: current_addresses(node).to_vec(),
-            reason: condition::existing(node).and_then(|condition| condition.reason.clone()),
+            reason: condition::vsphere_ready(node).and_then(|condition| condition.reason.clone()),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Node;
+use kube::ResourceExt;
 
 use crate::{
     observe::discovery::Machine,
@@ -97,7 +98,7 @@ pub(super) fn refresh(
     reading: &Reading,
     fresh: Result<Selection, Condition>,
 ) -> Outcome {
-    let pending = annotation(node, ZONES_PENDING).is_some();
+    let pending = node.annotations().contains_key(ZONES_PENDING);
     let Labels { changes, notes } = labels::refreshed(node, observed, settings, pending);
     let mut summary = Summary { labels: changes, notes, ..Summary::default() };
     record_identity(node, machine, &mut summary);
@@ -136,11 +137,7 @@ fn record_identity(node: &Node, machine: &Machine<'_>, summary: &mut Summary) {
 }
 
 fn set_annotation(node: &Node, key: &str, value: Option<&str>, summary: &mut Summary) {
-    if annotation(node, key) != value {
+    if node.annotations().get(key).map(String::as_str) != value {
         summary.annotations.insert(key.to_owned(), value.map(str::to_owned));
     }
-}
-
-fn annotation<'a>(node: &'a Node, key: &str) -> Option<&'a str> {
-    node.metadata.annotations.as_ref()?.get(key).map(String::as_str)
 }
