@@ -2,11 +2,15 @@
 //!
 //! One vCenter that does not answer is a detail; the process is not ready when none does.
 
-use std::{convert::Infallible, sync::atomic::AtomicU64, time::Duration};
+use std::{
+    convert::Infallible,
+    sync::{Arc, atomic::AtomicU64},
+    time::Duration,
+};
 
 use daemon::{
     admin::{Check, Checks, Weight},
-    supervise::{Shutdown, Tasks},
+    supervise::Tasks,
 };
 use futures::future::select_all;
 use jiff::Timestamp;
@@ -61,58 +65,48 @@ impl Metrics {
 /// Keeps a readiness check over all vCenters, a detail and metrics for each, in a task of `tasks`. All of them
 /// are removed when it ends.
 pub fn report_health(views: &[View], checks: &Checks, metrics: &Metrics, tasks: &mut Tasks) {
-    let states: Vec<_> = views.iter().map(View::subscribe).collect();
     let all = checks.register("vcenters", Weight::Readiness);
-    let each = views
-        .iter()
-        .map(|view| checks.register(&format!("vcenter/{}", view.snapshot().name), Weight::Detail));
-    let reporter = Reporter { states, all, each: each.collect(), metrics: metrics.clone() };
-    tasks.spawn("vcenter-health", |shutdown| reporter.run(shutdown));
-}
-
-struct Reporter {
-    states: Vec<watch::Receiver<Published>>,
-    all: Check,
-    each: Vec<Check>,
-    metrics: Metrics,
-}
-
-impl Reporter {
-    async fn run(mut self, shutdown: Shutdown) -> Result<(), Infallible> {
+    let register = |view: &View| {
+        let check = checks.register(&format!("vcenter/{}", view.snapshot().name), Weight::Detail);
+        (view.subscribe(), check)
+    };
+    let mut each: Vec<_> = views.iter().map(register).collect();
+    let metrics = metrics.clone();
+    tasks.spawn("vcenter-health", |shutdown| async move {
         loop {
-            self.report();
-            let changes = self.states.iter_mut().map(|state| Box::pin(state.changed()));
+            report(&all, &mut each, &metrics);
+            let changes = each.iter_mut().map(|(state, _)| Box::pin(state.changed()));
             let changed = shutdown.unless(select_all(changes)).await;
             if !matches!(changed, Some((Ok(()), ..))) {
                 shutdown.requested().await;
-                self.metrics.clear();
-                return Ok(());
+                metrics.clear();
+                return Ok::<_, Infallible>(());
             }
             shutdown.unless(sleep(TOGETHER)).await;
         }
-    }
+    });
+}
 
-    fn report(&mut self) {
-        let (mut available, mut reasons) = (0, Vec::new());
-        for (state, check) in self.states.iter_mut().zip(&self.each) {
-            let snapshot = std::sync::Arc::clone(&state.borrow_and_update().snapshot);
-            let (health, machines) = (snapshot.health(), snapshot.vm_count());
-            let current = matches!(health, Health::Current { .. });
-            self.metrics.set(&snapshot.name, current, machines, snapshot.answered);
-            available += usize::from(!matches!(health, Health::Unavailable(_)));
-            match health {
-                Health::Current { .. } => check.pass(format!("{machines} virtual machines")),
-                Health::Partial(outage) => check.fail(outage.why),
-                Health::Unavailable(outage) => {
-                    reasons.push(format!("{}: {}", snapshot.name, outage.why));
-                    check.fail(outage.why);
-                }
+fn report(all: &Check, each: &mut [(watch::Receiver<Published>, Check)], metrics: &Metrics) {
+    let (mut available, mut reasons) = (0, Vec::new());
+    for (state, check) in &mut *each {
+        let snapshot = Arc::clone(&state.borrow_and_update().snapshot);
+        let (health, machines) = (snapshot.health(), snapshot.vm_count());
+        let current = matches!(health, Health::Current { .. });
+        metrics.set(&snapshot.name, current, machines, snapshot.answered);
+        available += usize::from(!matches!(health, Health::Unavailable(_)));
+        match health {
+            Health::Current { .. } => check.pass(format!("{machines} virtual machines")),
+            Health::Partial(outage) => check.fail(outage.why),
+            Health::Unavailable(outage) => {
+                reasons.push(format!("{}: {}", snapshot.name, outage.why));
+                check.fail(outage.why);
             }
         }
-        match available {
-            0 => self.all.fail(reasons.join("; ")),
-            _ => self.all.pass(format!("{available} of {} answer", self.states.len())),
-        }
+    }
+    match available {
+        0 => all.fail(reasons.join("; ")),
+        _ => all.pass(format!("{available} of {} answer", each.len())),
     }
 }
 
