@@ -6,5 +6,6 @@ mod credentials;
 mod datacenters;
 mod guests;
 mod permissions;
+mod silence;
 mod site;
 mod watch;
