@@ -144,7 +144,7 @@ impl Observer {
         let encoding = guest.encoding;
         let observed = Observed {
             nics: &guest.nics,
-            steady: guest.is_steady(self.steady_after, now),
+            steady: now.duration_since(guest.since) >= self.steady_after,
             metadata: guest.metadata.map(|text| Metadata { text, encoding }),
             zones: zones_of(&snapshot, vm, &self.categories),
             place: snapshot.place(vm),
@@ -209,7 +209,7 @@ fn concerned<'a>(
 
 /// Zone and region of a VM, by the tags on it and on what it is in.
 fn zones_of(snapshot: &Snapshot, vm: &Vm, categories: &Categories) -> Zones {
-    let tags = snapshot.tags();
+    let tags = &snapshot.tags;
     let map = tags.map.as_deref();
     let on = |object: &Ref<ManagedEntity>, category: &str| {
         map.map_or(&[][..], |map| map.on(object, category))

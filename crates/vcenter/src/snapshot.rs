@@ -10,6 +10,7 @@ use vsphere::{
     connection::Connection,
     inventory::Vm,
     reference::Ref,
+    tags::TagMap,
     types::{Folder, ManagedEntity, VirtualMachine},
     watch::Change,
 };
@@ -17,7 +18,6 @@ use vsphere::{
 use crate::{
     guest::{Entry, Guest, Report},
     inventory::{Inventory, change_in},
-    tags::Tags,
 };
 
 /// How long the text of an outage stays while its cause changes.
@@ -83,6 +83,17 @@ pub struct Ancestors {
     pub folder: Vec<Ref<ManagedEntity>>,
 }
 
+/// The tags that were read, and why they may be old.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Tags {
+    /// As last read; `None` before that and when no categories are read.
+    pub map: Option<Arc<TagMap>>,
+    /// Why they could not be read since.
+    pub problem: Option<String>,
+    /// Whether reading was tried; without categories there is nothing to try.
+    pub(crate) tried: bool,
+}
+
 /// A vCenter at one moment. A clone shares everything with the original until one of them changes.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
@@ -92,9 +103,10 @@ pub struct Snapshot {
     pub instance: Option<String>,
     /// For requests beyond the snapshot; `None` before there are credentials.
     pub connection: Option<Connection>,
+    /// Of the categories in [`Interests`](crate::Interests).
+    pub tags: Tags,
     pub(crate) inventory: Inventory,
     pub(crate) guests: HashTrieMapSync<Ref<VirtualMachine>, Arc<Entry>>,
-    pub(crate) tags: Tags,
     /// Why the inventory is not current.
     pub(crate) outage: Option<Outage>,
     /// The configured datacenters that cannot be watched.
@@ -163,11 +175,6 @@ impl Snapshot {
     /// Whether the user may see this folder and it exists.
     pub fn sees(&self, folder: &Ref<Folder>) -> bool {
         self.inventory.entities.contains_key(&folder.upcast())
-    }
-
-    /// The tags of the categories in [`Interests`](crate::Interests).
-    pub fn tags(&self) -> &Tags {
-        &self.tags
     }
 
     /// What a VM is in.

@@ -21,13 +21,13 @@ use kube::ResourceExt;
 use vcenter::Place;
 use vsphere::inventory::{Nic, PowerState};
 
+use self::condition::Condition;
 #[cfg(test)]
 pub(crate) use self::condition::{Reason, Status};
 pub(crate) use self::{
     change::{Event, NodeChange, Summary},
     condition::of_type as condition,
 };
-use self::{condition::Condition, initialise::Outcome};
 use crate::{
     observe::discovery::{Finding, Machine},
     plan::{
@@ -97,13 +97,12 @@ pub(crate) fn plan(
         }
     };
     let fresh = addresses_of(node, machine, observed, settings);
-    let outcome = if initialises {
+    let (mut summary, condition) = if initialises {
         let fresh = fresh.and_then(|one| initialise::believed(node, one, observed.steady, now));
         initialise::initialise(node, machine, observed, settings, &reading, fresh)
     } else {
         initialise::refresh(node, machine, observed, settings, &reading, fresh)
     };
-    let Outcome { mut summary, condition } = outcome;
     summary.condition = Some(condition);
     NodeChange::new(node, summary, now)
 }
