@@ -246,7 +246,6 @@ async fn different(config: &mut Followed<Config, InvalidConfig>, now: &Config) -
     why
 }
 
-/// The files of certificate authorities that a configuration names.
 fn authorities(config: &Config) -> Vec<PathBuf> {
     let file = |trust: &Trust| match trust {
         Trust::Verify { roots: Roots::File(path), .. } => Some(path.clone()),

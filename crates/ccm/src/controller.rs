@@ -272,7 +272,7 @@ impl Controller {
         if change.is_empty() {
             return;
         }
-        if self.remembered().writes.admit(&name, change.rewords_condition(), now) {
+        if self.remembered().writes.admit(&name, change.rewords_condition, now) {
             self.write(name, Work::Change(change));
         } else {
             self.unsettled.insert(name);

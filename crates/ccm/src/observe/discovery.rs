@@ -94,7 +94,6 @@ pub(crate) enum Key {
     Reference(String),
 }
 
-/// The VMs of all vCenters.
 #[derive(Debug, Default)]
 pub(crate) struct Directory {
     vcenters: Vec<Listing>,
@@ -196,7 +195,6 @@ impl Directory {
         touched
     }
 
-    /// The VM of a Node.
     pub(crate) fn find(&self, lookup: &Lookup) -> Finding<'_> {
         let by_system = lookup.system_uuid.map(|uuid| self.with_uuid(uuid)).unwrap_or_default();
         match &lookup.provider_id {
@@ -340,7 +338,6 @@ fn one_of<'a>(found: &[Machine<'a>], uuid: Uuid, lookup: &Lookup, how: How) -> F
     }
 }
 
-/// The keys that a VM is found by.
 fn keys_of(vm: &Vm) -> impl Iterator<Item = Key> {
     let name = vm.host_name.as_deref().map(|name| short(name.trim()).to_lowercase());
     let address = vm.ip_address.as_deref().and_then(|text| text.parse::<IpAddr>().ok());

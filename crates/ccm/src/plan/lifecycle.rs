@@ -75,7 +75,6 @@ pub(crate) struct Moment {
     pub(crate) monotonic: Instant,
 }
 
-/// What happens to a Node.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Decision {
     Keep,

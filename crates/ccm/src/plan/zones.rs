@@ -8,15 +8,10 @@
 //! A tag that is missing leaves out a label and delays nothing else. [`Policy`] decides what happens to the
 //! labels of Nodes whose VM moved or whose tags changed later.
 
+/// The names of the tag categories; either may be unused.
+pub(crate) use cloud_config::Labels as Categories;
 use vcenter::Ancestors;
 use vsphere::{reference::Ref, types::ManagedEntity};
-
-/// The names of the tag categories; either may be unused.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Categories {
-    pub(crate) zone: Option<String>,
-    pub(crate) region: Option<String>,
-}
 
 /// What happens to the labels of a Node when its zone changes after it was initialised.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -32,7 +27,6 @@ pub enum Policy {
     Warn,
 }
 
-/// Where a VM is, as far as tags show it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Zones {
     pub(crate) zone: Option<String>,

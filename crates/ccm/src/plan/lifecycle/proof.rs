@@ -39,7 +39,6 @@ pub(crate) enum Removal {
     /// Not requested, or not answered yet.
     #[default]
     NotAsked,
-    /// There is no record.
     NoRecord,
     /// The records could not be read, several times.
     Unreadable,

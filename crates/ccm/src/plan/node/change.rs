@@ -29,7 +29,8 @@ pub(crate) struct NodeChange {
     /// Recorded once the patches are in.
     pub(crate) events: Vec<Event>,
     pub(crate) summary: Summary,
-    pub(super) rewords: bool,
+    /// Whether nothing changes but the message of the condition, under the same status and reason.
+    pub(crate) rewords_condition: bool,
 }
 
 /// What a [`NodeChange`] changes. It displays as one line.
@@ -57,7 +58,6 @@ pub(super) struct Before {
     reason: Option<String>,
 }
 
-/// An event about a Node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Event {
     pub(crate) warning: bool,
@@ -86,20 +86,14 @@ impl NodeChange {
         }
         let patch = patch(node, &summary);
         let same_reason = summary.condition.as_ref().is_some_and(|one| one.rewords(node));
-        let rewords = same_reason && patch.is_none() && status.len() == 1;
+        let rewords_condition = same_reason && patch.is_none() && status.len() == 1;
         let status = (!status.is_empty()).then(|| json!({ "status": status }));
         summary.before = Before::of(node, &summary);
-        Self { patch, status, events, summary, rewords }
+        Self { patch, status, events, summary, rewords_condition }
     }
 
-    /// Whether there is nothing to do.
     pub(crate) fn is_empty(&self) -> bool {
         self.patch.is_none() && self.status.is_none() && self.events.is_empty()
-    }
-
-    /// Whether nothing changes but the message of the condition, under the same status and reason.
-    pub(crate) fn rewords_condition(&self) -> bool {
-        self.rewords
     }
 
     /// The patch as it has to be sent after the status of the Node was written, which changed its version.

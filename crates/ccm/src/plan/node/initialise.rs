@@ -120,7 +120,6 @@ fn is_lasting(doubt: &Doubt) -> bool {
     *doubt != Doubt::SilentCard
 }
 
-/// Records the identity of the VM on the Node.
 fn record_identity(node: &Node, machine: &Machine<'_>, summary: &mut Summary) {
     let identity = Identity::of(machine);
     for (key, value) in identity.iter().flat_map(Identity::annotations) {
