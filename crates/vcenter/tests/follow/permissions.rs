@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 use cloud_config::{CredentialSource, Inline};
 use lab::vcenter::Fault;
 use vcenter::Health;
-use vsphere::types::Permission;
 
 use crate::site::{Site, is_current, names, section, wait_for};
 
@@ -21,8 +20,21 @@ async fn starts(site: &Site) -> u64 {
     calls(site, "CreatePropertyCollector").await
 }
 
+/// Waits until a method was called this often, and then not for longer than pauses after lost connections are.
+async fn until_seldom(site: &Site, method: &str, times: u64) {
+    let (mut last, mut since) = (0, Instant::now());
+    wait_for(&format!("there was no {method} for six seconds"), async || {
+        let now = calls(site, method).await;
+        if last != now {
+            (last, since) = (now, Instant::now());
+        }
+        last >= times && since.elapsed() > Duration::from_secs(6)
+    })
+    .await;
+}
+
 #[tokio::test]
-async fn a_user_without_a_role_is_tried_ever_more_seldom_and_noticed_when_it_gets_one() {
+async fn a_user_without_a_role_is_not_logged_in_every_few_seconds() {
     let with_nobody = |simulator: &lab::VCenter| {
         let mut section = section(simulator, &["dc-1"]);
         let inline =
@@ -30,27 +42,25 @@ async fn a_user_without_a_role_is_tried_ever_more_seldom_and_noticed_when_it_get
         section.credentials = CredentialSource::Inline(inline);
         section
     };
-    let mut site = Site::with(with_nobody, &["k8s-zone"]).await;
+    let site = Site::with(with_nobody, &["k8s-zone"]).await;
     // vCenter answers the login itself with NoPermission.
-    let (mut logins, mut since) = (0, Instant::now());
-    wait_for("there was no login for six seconds", async || {
-        let now = calls(&site, "Login").await;
-        if logins != now {
-            (logins, since) = (now, Instant::now());
-        }
-        logins > 0 && since.elapsed() > Duration::from_secs(6)
-    })
-    .await;
+    until_seldom(&site, "Login", 1).await;
     assert!(!is_current(&site.view.snapshot()));
+    site.stop().await;
+}
 
-    let administrator = site.connection();
-    let roles = administrator.authorization().roles().await.unwrap();
-    let role_id = roles.iter().find(|role| role.name == "ReadOnly").unwrap().role_id;
-    let principal = "VSPHERE.LOCAL\\nobody".to_owned();
-    let read = Permission { principal, role_id, propagate: true, ..Permission::default() };
-    let root = administrator.inventory().root().await.unwrap();
-    administrator.authorization().set_permission(&root, read).await.unwrap();
-    administrator.close().await;
+#[tokio::test]
+async fn a_watch_that_is_refused_starts_ever_more_seldom_and_is_back_when_it_is_allowed() {
+    let mut site = Site::start(&["dc-1"]).await;
+    site.current().await;
+    let refused = Fault::next("CreateContainerView", "NoPermission");
+    site.simulator.control().fail(&Fault { count: 1_000_000, ..refused }).await.unwrap();
+    site.simulator.control().expire_sessions().await.unwrap();
+    let times = starts(&site).await + 3;
+    until_seldom(&site, "CreatePropertyCollector", times).await;
+    let health = site.view.snapshot().health();
+    assert!(matches!(health, Health::Unavailable(_)), "{health:?}");
+    site.simulator.control().disarm().await.unwrap();
     assert_eq!(names(&*site.current().await), ["node-1", "node-2"]);
     site.stop().await;
 }
