@@ -85,12 +85,6 @@ impl From<kube::Error> for NotWritten {
     }
 }
 
-#[derive(Debug, Clone, Copy)]
-enum Target {
-    Status,
-    Whole,
-}
-
 /// Writes Nodes. Clones share what was printed.
 #[derive(Clone)]
 pub(crate) struct NodeWriter {
@@ -146,7 +140,9 @@ impl NodeWriter {
         let name = Arc::clone(&receipt.name);
         let mut patch = change.patch.clone();
         if let Some(status) = &change.status {
-            let written = self.patch(&name, Target::Status, status).await?;
+            let (params, status) = (PatchParams::default(), Patch::Strategic(status));
+            let write = self.nodes.patch_status(&name, &params, &status);
+            let TrimmedNode(written) = self.within(write).await?;
             receipt.status_written = true;
             // The rest was planned on the Node before this write; it holds if only the status changed.
             patch = match &receipt.node {
@@ -158,7 +154,7 @@ impl NodeWriter {
             receipt.node = Some(written);
         }
         if let Some(patch) = patch {
-            receipt.node = Some(self.patch(&name, Target::Whole, &patch).await?);
+            receipt.node = Some(self.patch(&name, &patch).await?);
         }
         Ok(())
     }
@@ -171,16 +167,14 @@ impl NodeWriter {
         match decision {
             Decision::Keep | Decision::Refuse(_) => {}
             Decision::TaintShutdown(patch) | Decision::Untaint(patch) => {
-                receipt.node = Some(self.patch(&receipt.name, Target::Whole, patch).await?);
+                receipt.node = Some(self.patch(&receipt.name, patch).await?);
             }
             Decision::Delete(_) => {
-                let metadata = receipt.node.as_ref().map(|node| &node.metadata);
-                let preconditions = Preconditions {
-                    uid: metadata.and_then(|metadata| metadata.uid.clone()),
-                    resource_version: metadata
-                        .and_then(|metadata| metadata.resource_version.clone()),
-                };
-                let params = DeleteParams::default().preconditions(preconditions);
+                let planned = receipt.node.clone().unwrap_or_default().metadata;
+                let params = DeleteParams::default().preconditions(Preconditions {
+                    uid: planned.uid,
+                    resource_version: planned.resource_version,
+                });
                 self.within(self.nodes.delete(&receipt.name, &params)).await?;
                 receipt.node = None;
             }
@@ -188,13 +182,9 @@ impl NodeWriter {
         Ok(())
     }
 
-    async fn patch(&self, name: &str, target: Target, patch: &Value) -> Result<Node, NotWritten> {
+    async fn patch(&self, name: &str, patch: &Value) -> Result<Node, NotWritten> {
         let (params, patch) = (PatchParams::default(), Patch::Strategic(patch));
-        let TrimmedNode(node) = match target {
-            Target::Status => self.within(self.nodes.patch_status(name, &params, &patch)).await?,
-            Target::Whole => self.within(self.nodes.patch(name, &params, &patch)).await?,
-        };
-        Ok(node)
+        Ok(self.within(self.nodes.patch(name, &params, &patch)).await?.0)
     }
 
     async fn within<T>(

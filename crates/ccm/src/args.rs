@@ -206,16 +206,13 @@ fn cloud_provider(text: &str) -> Result<String, String> {
 }
 
 fn policy(text: &str) -> Result<Policy, String> {
-    let known = [
-        ("never", Policy::Never),
-        ("if-empty", Policy::IfEmpty),
-        ("always", Policy::Always),
-        ("warn", Policy::Warn),
-    ];
-    let found = known.iter().find(|(name, _)| *name == text);
-    found
-        .map(|(_, policy)| *policy)
-        .ok_or_else(|| "write never, if-empty, always or warn".to_owned())
+    match text {
+        "never" => Ok(Policy::Never),
+        "if-empty" => Ok(Policy::IfEmpty),
+        "always" => Ok(Policy::Always),
+        "warn" => Ok(Policy::Warn),
+        _ => Err("write never, if-empty, always or warn".to_owned()),
+    }
 }
 
 /// A duration above zero.

@@ -76,7 +76,9 @@ pub fn main(
         .enable_all()
         .build()
         .map_err(Failure::from)
-        .and_then(|runtime| runtime.block_on(Box::pin(work(line, Environment::of(environment)))));
+        .and_then(|runtime| {
+            runtime.block_on(Box::pin(work(line, Environment(environment.into_iter().collect()))))
+        });
     match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => failed(&format!("error: {}\n", Chain(&*error))),
@@ -99,7 +101,7 @@ async fn work(line: args::Line<Flags>, environment: Environment) -> Result<(), F
     }
     let cloud = &flags.cloud;
     let ignore = cloud.ignore_load_balancer_config || !cloud.controllers.unserved;
-    let parse = parser(cloud.strict_config, ignore, environment.variables.clone());
+    let parse = parser(cloud.strict_config, ignore, environment.0.clone());
     let (files, config) = reload::files(vec![flags.cloud.cloud_config.clone()], parse);
     config.usable()?;
     let client = flags.kubernetes.client(PROGRAM).await?;
@@ -122,7 +124,8 @@ async fn work(line: args::Line<Flags>, environment: Environment) -> Result<(), F
     tasks.work.spawn("configuration", |shutdown| files.follow(shutdown));
     tasks.work.spawn("configuration-check", |shutdown| reporter.refusals(refused, shutdown));
     let mode = if flags.cloud.dry_run { print(&mut tasks) } else { Mode::Write };
-    let sessions = Sessions::through(Proxy::from_variables(|name| environment.value(name)));
+    let sessions =
+        Sessions::through(Proxy::from_variables(|name| environment.0.get(name).cloned()));
     let context = Context {
         mode,
         leadership,
@@ -132,7 +135,7 @@ async fn work(line: args::Line<Flags>, environment: Environment) -> Result<(), F
         sessions: sessions.clone(),
         ..Context::new(client)
     };
-    let settings = Settings::new(&flags, environment.skip_deletion);
+    let settings = Settings::new(&flags, environment.skip_deletion());
     tasks.work.spawn("nodes", |shutdown| lead(context, config, settings, reloads, shutdown));
     let ended = tasks.run(GRACE).await;
     // A second signal asks not to wait.
@@ -243,7 +246,6 @@ async fn different(config: &mut Followed<Config, InvalidConfig>, now: &Config) -
     why
 }
 
-/// The files of certificate authorities that a configuration names.
 fn authorities(config: &Config) -> Vec<PathBuf> {
     let file = |trust: &Trust| match trust {
         Trust::Verify { roots: Roots::File(path), .. } => Some(path.clone()),

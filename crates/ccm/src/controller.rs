@@ -144,7 +144,7 @@ impl Controller {
         loop {
             let changed = tokio::select! {
                 () = shutdown.requested() => return Ok(()),
-                event = events.next() => self.observer.take_event(event),
+                event = events.next() => self.observer.nodes.take(event),
                 changed = self.observer.vcenter_changed() => changed,
                 Some(receipt) = self.writes.next() => self.finish(receipt),
                 () = self.removals.answered() => {
@@ -272,7 +272,7 @@ impl Controller {
         if change.is_empty() {
             return;
         }
-        if self.remembered().writes.admit(&name, change.rewords_condition(), now) {
+        if self.remembered().writes.admit(&name, change.rewords_condition, now) {
             self.write(name, Work::Change(change));
         } else {
             self.unsettled.insert(name);

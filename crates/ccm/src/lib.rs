@@ -36,7 +36,6 @@ mod test_support;
 pub use self::{
     apply::Mode,
     controller::Memory,
-    plan::lifecycle::Settings as LifecycleSettings,
     run::{Context, run},
     settings::Settings,
 };

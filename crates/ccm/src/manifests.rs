@@ -7,13 +7,16 @@
 
 #[cfg(test)]
 mod files;
-mod permissions;
 mod pod;
 
 use std::collections::BTreeMap;
 
 use cloud_config::SecretName;
-use daemon::permissions::{Permission, Scope};
+use daemon::{
+    admin, events, lease,
+    permissions::{Permission, Scope},
+    reload,
+};
 use k8s_openapi::{
     api::{
         apps::v1::DaemonSet,
@@ -22,9 +25,7 @@ use k8s_openapi::{
     },
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
-use serde_json::Value;
-
-pub use self::permissions::permissions;
+use serde_json::{Value, to_value};
 
 /// The default image.
 pub const IMAGE: &str =
@@ -74,8 +75,10 @@ pub struct Manifests {
 }
 
 /// Makes the objects.
-#[must_use]
-pub fn manifests(settings: &Parameters) -> Manifests {
+///
+/// # Errors
+/// None that is known: the types are Kubernetes' own.
+pub fn manifests(settings: &Parameters) -> Result<Manifests, serde_json::Error> {
     let permissions = permissions(settings);
     let namespaces = by_namespace(&permissions);
     let cluster = permissions.iter().filter(|one| one.scope == Scope::Cluster);
@@ -88,7 +91,7 @@ pub fn manifests(settings: &Parameters) -> Manifests {
         role_ref: role("Role", ACCOUNT),
         subjects: Some(vec![subject()]),
     });
-    Manifests {
+    Ok(Manifests {
         account: ServiceAccount {
             metadata: metadata(ACCOUNT, Some(NAMESPACE), "service-account"),
             ..ServiceAccount::default()
@@ -105,29 +108,21 @@ pub fn manifests(settings: &Parameters) -> Manifests {
         },
         roles: roles.collect(),
         role_bindings: role_bindings.collect(),
-        daemon_set: pod::daemon_set(settings),
-    }
+        daemon_set: pod::daemon_set(settings)?,
+    })
 }
 
 impl Manifests {
     /// The objects in an order in which they can be created.
     ///
     /// # Errors
-    /// None that is known: the types are Kubernetes' own.
+    /// As [`manifests`].
     pub fn values(&self) -> Result<Vec<Value>, serde_json::Error> {
-        let mut values = vec![
-            serde_json::to_value(&self.account)?,
-            serde_json::to_value(&self.cluster_role)?,
-            serde_json::to_value(&self.cluster_role_binding)?,
-        ];
-        for role in &self.roles {
-            values.push(serde_json::to_value(role)?);
-        }
-        for binding in &self.role_bindings {
-            values.push(serde_json::to_value(binding)?);
-        }
-        values.push(serde_json::to_value(&self.daemon_set)?);
-        Ok(values)
+        let Self { account, cluster_role, cluster_role_binding, roles, role_bindings, daemon_set } =
+            self;
+        let cluster = [to_value(account), to_value(cluster_role), to_value(cluster_role_binding)];
+        let namespaces = roles.iter().map(to_value).chain(role_bindings.iter().map(to_value));
+        cluster.into_iter().chain(namespaces).chain([to_value(daemon_set)]).collect()
     }
 }
 
@@ -141,19 +136,35 @@ pub fn configuration(vsphere_conf: &str, files: BTreeMap<String, String>) -> Con
     ConfigMap { metadata, data: Some(data), ..ConfigMap::default() }
 }
 
-/// A Secret with what must be typed into it, for the example configuration.
-fn example_secret() -> Secret {
+/// A configuration to start from: the file, and a Secret with what must be typed into it.
+#[must_use]
+pub fn example() -> (ConfigMap, Secret) {
     let entries = ["username", "password"].map(|what| {
         (format!("vcenter.example.com.{what}"), format!("<the {what} of the vSphere account>"))
     });
     let metadata = metadata(SECRET, Some(NAMESPACE), "secret");
-    Secret { metadata, string_data: Some(entries.into()), ..Secret::default() }
+    let secret = Secret { metadata, string_data: Some(entries.into()), ..Secret::default() };
+    (configuration(EXAMPLE, BTreeMap::new()), secret)
 }
 
-/// A configuration to start from: the file and its Secret.
+/// Every permission that the manager needs, and no other, from the modules that make the requests.
 #[must_use]
-pub fn example() -> (ConfigMap, Secret) {
-    (configuration(EXAMPLE, BTreeMap::new()), example_secret())
+pub fn permissions(settings: &Parameters) -> Vec<Permission> {
+    // All Nodes are watched and patched, one is read again after a conflict, and those whose VM is gone are deleted.
+    let verbs = ["get", "list", "watch", "patch", "delete"];
+    let mut all = vec![
+        Permission::new(Scope::Cluster, ("", "nodes"), &verbs),
+        Permission::new(Scope::Cluster, ("", "nodes/status"), &["patch"]),
+    ];
+    all.extend(admin::permissions());
+    // About Nodes, which are in no namespace, and about the lease and our pod.
+    all.extend(events::permissions(None));
+    all.extend(events::permissions(Some(NAMESPACE)));
+    all.extend(lease::permissions(NAMESPACE, ACCOUNT));
+    for secret in &settings.secrets {
+        all.extend(reload::permissions(&secret.namespace, &secret.name));
+    }
+    all
 }
 
 fn by_namespace(permissions: &[Permission]) -> BTreeMap<&str, Vec<&Permission>> {
@@ -168,16 +179,13 @@ fn by_namespace(permissions: &[Permission]) -> BTreeMap<&str, Vec<&Permission>> 
 
 fn metadata(name: &str, namespace: Option<&str>, part: &str) -> ObjectMeta {
     let labels = [("component", ACCOUNT), ("vsphere-cpi-infra", part)];
+    let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
     ObjectMeta {
         name: Some(name.to_owned()),
         namespace: namespace.map(str::to_owned),
-        labels: Some(texts(&labels)),
+        labels: Some(labels.into()),
         ..ObjectMeta::default()
     }
-}
-
-fn texts(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
-    pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
 }
 
 fn role(kind: &str, name: &str) -> RoleRef {
@@ -196,6 +204,8 @@ fn subject() -> Subject {
 #[cfg(test)]
 mod tests {
     use cloud_config::{CredentialSource, Reader};
+    use k8s_openapi::api::rbac::v1::PolicyRule;
+    use lab::upstream;
 
     use super::*;
 
@@ -234,43 +244,50 @@ mod tests {
         let elsewhere = SecretName { namespace: "vsphere".to_owned(), name: "east".to_owned() };
         let mut settings = Parameters::default();
         settings.secrets.push(elsewhere);
-        let made = manifests(&settings);
+        let made = manifests(&settings).unwrap();
         let namespaces: Vec<_> =
             made.roles.iter().filter_map(|role| role.metadata.namespace.as_deref()).collect();
         assert_eq!(namespaces, ["default", "kube-system", "vsphere"]);
         assert_eq!(made.role_bindings.len(), 3);
     }
 
-    /// The rules of the Go manager's ClusterRole, as far as they are about what we touch.
-    const UPSTREAM: [(&str, &str, &[&str]); 5] = [
-        ("", "events", &["create", "patch", "update"]),
-        ("", "nodes", &["*"]),
-        ("", "nodes/status", &["patch"]),
-        ("", "secrets", &["get", "list", "watch"]),
-        ("coordination.k8s.io", "leases", &["create", "get", "list", "watch", "update"]),
-    ];
+    /// The rules of the Go manager's ClusterRole, in the manifest that `lab/upstream` pins.
+    fn upstream_rules() -> Vec<PolicyRule> {
+        let path = upstream::manifest(&upstream::module().unwrap()).unwrap();
+        let objects: Vec<Value> =
+            serde_saphyr::from_multiple(&std::fs::read_to_string(path).unwrap()).unwrap();
+        let is_role = |object: &Value| object["kind"] == "ClusterRole";
+        let role = objects.into_iter().find(is_role).unwrap();
+        serde_json::from_value::<ClusterRole>(role).unwrap().rules.unwrap()
+    }
 
     #[test]
     fn upstreams_roles_and_manifests_suffice() {
+        let upstream = upstream_rules();
         for permission in permissions(&Parameters::default()) {
-            let text = |list: Option<Vec<String>>| list.unwrap_or_default().concat();
-            let (group, resource) =
-                (text(permission.rule.api_groups), text(permission.rule.resources));
+            let rule = permission.rule;
+            let resource = rule.resources.clone().unwrap_or_default().concat();
             // Without these only metrics are refused, as upstream refuses them.
             if resource.ends_with("reviews") {
                 continue;
             }
-            let allowed = UPSTREAM.iter().find(|rule| (rule.0, rule.1) == (&group, &resource));
-            let allowed = allowed.map_or(&[][..], |rule| rule.2);
-            for verb in &permission.rule.verbs {
-                assert!(
-                    allowed.contains(&"*") || allowed.contains(&verb.as_str()),
-                    "{verb} {resource}"
-                );
+            let has =
+                |all: &[String], one: &String| all.contains(one) || all.contains(&"*".to_owned());
+            let covers = |all: &Option<Vec<String>>, own: &Option<Vec<String>>| {
+                let all = all.as_deref().unwrap_or_default();
+                own.iter().flatten().all(|one| has(all, one))
+            };
+            let allows = |one: &PolicyRule, verb| {
+                covers(&one.api_groups, &rule.api_groups)
+                    && covers(&one.resources, &rule.resources)
+                    && has(&one.verbs, verb)
+            };
+            for verb in &rule.verbs {
+                assert!(upstream.iter().any(|one| allows(one, verb)), "{verb} {resource}");
             }
         }
-        let pods =
-            manifests(&Parameters::default()).daemon_set.spec.unwrap().template.spec.unwrap();
+        let made = manifests(&Parameters::default()).unwrap();
+        let pods = made.daemon_set.spec.unwrap().template.spec.unwrap();
         assert_eq!(pods.service_account_name.as_deref(), Some("cloud-controller-manager"));
         // The image must do what it does for upstream's pods, which name no command.
         assert_eq!(pods.containers[0].command, None);

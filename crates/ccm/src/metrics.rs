@@ -2,34 +2,15 @@
 
 use jiff::{SignedDuration, Timestamp};
 use prometheus_client::{
-    encoding::EncodeLabelSet,
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
-    registry::Registry,
+    registry::{Metric, Registry},
 };
 
 /// Kubernetes' buckets for both delays, in seconds.
 const DELAYS: [f64; 6] = [1.0, 4.0, 16.0, 64.0, 256.0, 1024.0];
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Running {
-    name: &'static str,
-    manager: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Decided {
-    decision: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Standing {
-    reason: String,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Read {
-    result: &'static str,
-}
+/// Names and values of labels.
+type Labels<Value, const N: usize> = [(&'static str, Value); N];
 
 /// Clones share the same metrics.
 #[derive(Debug, Clone)]
@@ -38,75 +19,60 @@ pub struct Metrics {
     pub(crate) vcenters: vcenter::Metrics,
     taint_removal: Histogram,
     initial_sync: Histogram,
-    running: Family<Running, Gauge>,
-    decisions: Family<Decided, Counter>,
-    nodes: Family<Standing, Gauge>,
-    configurations: Family<Read, Counter>,
+    running: Family<Labels<&'static str, 2>, Gauge>,
+    decisions: Family<Labels<&'static str, 1>, Counter>,
+    nodes: Family<Labels<String, 1>, Gauge>,
+    configurations: Family<Labels<&'static str, 1>, Counter>,
 }
 
 impl Default for Metrics {
     fn default() -> Self {
-        Self {
-            vsphere: vsphere::metrics::Metrics::default(),
-            vcenters: vcenter::Metrics::default(),
-            taint_removal: Histogram::new(DELAYS),
-            initial_sync: Histogram::new(DELAYS),
-            running: Family::default(),
-            decisions: Family::default(),
-            nodes: Family::default(),
-            configurations: Family::default(),
-        }
+        Self::registered(&mut Registry::default())
     }
 }
 
 impl Metrics {
     /// Registers all metrics.
     pub fn registered(registry: &mut Registry) -> Self {
-        let metrics = Self {
+        fn add<M: Metric + Clone>(to: &mut Registry, name: &str, help: &str, metric: M) -> M {
+            to.register(name, help, metric.clone());
+            metric
+        }
+        let delay = || Histogram::new(DELAYS);
+        let name = "node_controller_cloud_provider_taint_removal_delay_seconds";
+        let help = "Time from the creation of a Node until its taint was removed";
+        let taint_removal = add(registry, name, help, delay());
+        let name = "node_controller_initial_node_sync_delay_seconds";
+        let help = "Time from the creation of a Node until it was initialised with its addresses";
+        let initial_sync = add(registry, name, help, delay());
+        let (name, help) = ("running_managed_controllers", "Controllers that run in this process");
+        let running = add(registry, name, help, Family::default());
+        let (name, help) = ("vsphere_ccm_decisions", "What was done to Nodes, by decision");
+        let decisions = add(registry, name, help, Family::default());
+        let help = "Nodes by the reason of their condition VSphereReady";
+        let nodes = add(registry, "vsphere_ccm_nodes", help, Family::default());
+        let help = "Times that a changed configuration was read, by result";
+        let configurations =
+            add(registry, "vsphere_ccm_configurations_read", help, Family::default());
+        Self {
             vsphere: vsphere::metrics::Metrics::registered(registry),
             vcenters: vcenter::Metrics::registered(registry, "vsphere_ccm"),
-            ..Self::default()
-        };
-        registry.register(
-            "node_controller_cloud_provider_taint_removal_delay_seconds",
-            "Time from the creation of a Node until its taint was removed",
-            metrics.taint_removal.clone(),
-        );
-        registry.register(
-            "node_controller_initial_node_sync_delay_seconds",
-            "Time from the creation of a Node until it was initialised with its addresses",
-            metrics.initial_sync.clone(),
-        );
-        registry.register(
-            "running_managed_controllers",
-            "Controllers that run in this process",
-            metrics.running.clone(),
-        );
-        registry.register(
-            "vsphere_ccm_decisions",
-            "What was done to Nodes, by decision",
-            metrics.decisions.clone(),
-        );
-        registry.register(
-            "vsphere_ccm_nodes",
-            "Nodes by the reason of their condition VSphereReady",
-            metrics.nodes.clone(),
-        );
-        registry.register(
-            "vsphere_ccm_configurations_read",
-            "Times that a changed configuration was read, by result",
-            metrics.configurations.clone(),
-        );
-        metrics
+            taint_removal,
+            initial_sync,
+            running,
+            decisions,
+            nodes,
+            configurations,
+        }
     }
 
     pub(crate) fn runs(&self, name: &'static str) {
-        let label = Running { name, manager: "cloud-controller-manager" };
-        self.running.get_or_create(&label).set(1);
+        let labels = [("name", name), ("manager", "cloud-controller-manager")];
+        self.running.get_or_create(&labels).set(1);
     }
 
     pub(crate) fn decided(&self, decision: &'static str) {
-        self.decisions.get_or_create(&Decided { decision }).inc();
+        self.decisions.get_or_create(&[("decision", decision)]).inc();
     }
 
     pub(crate) fn initialised(&self, created: Option<Timestamp>, now: Timestamp) {
@@ -120,12 +86,12 @@ impl Metrics {
     pub(crate) fn count_nodes(&self, reasons: impl Iterator<Item = String>) {
         self.nodes.clear();
         for reason in reasons {
-            self.nodes.get_or_create(&Standing { reason }).inc();
+            self.nodes.get_or_create(&[("reason", reason)]).inc();
         }
     }
 
     pub(crate) fn configuration(&self, accepted: bool) {
         let result = if accepted { "accepted" } else { "refused" };
-        self.configurations.get_or_create(&Read { result }).inc();
+        self.configurations.get_or_create(&[("result", result)]).inc();
     }
 }

@@ -27,12 +27,12 @@ use vsphere::{
 
 use self::{
     discovery::{Directory, Finding},
-    nodes::{NodeEvent, Nodes},
+    nodes::Nodes,
 };
 use crate::plan::{
     addresses::metadata::Metadata,
     node::Observed,
-    zones::{self, Categories, Paths, Zones},
+    zones::{self, Categories, Zones},
 };
 
 /// When a guest that was not read until then is reported.
@@ -79,11 +79,6 @@ impl Observer {
             vms: HashMap::new(),
             vms_changed: false,
         }
-    }
-
-    /// Takes in an event of the watch of Nodes. Returns the Nodes to plan.
-    pub(crate) fn take_event(&mut self, event: NodeEvent) -> BTreeSet<Arc<str>> {
-        self.nodes.take(event)
     }
 
     /// Waits for a change in a vCenter and takes it in. Returns the Nodes to plan. Cancel safe.
@@ -149,7 +144,7 @@ impl Observer {
         let encoding = guest.encoding;
         let observed = Observed {
             nics: &guest.nics,
-            steady: guest.is_steady(self.steady_after, now),
+            steady: now.duration_since(guest.since) >= self.steady_after,
             metadata: guest.metadata.map(|text| Metadata { text, encoding }),
             zones: zones_of(&snapshot, vm, &self.categories),
             place: snapshot.place(vm),
@@ -214,20 +209,12 @@ fn concerned<'a>(
 
 /// Zone and region of a VM, by the tags on it and on what it is in.
 fn zones_of(snapshot: &Snapshot, vm: &Vm, categories: &Categories) -> Zones {
-    let ancestors = snapshot.ancestors(vm);
-    let own = vm.reference.upcast();
-    let paths = Paths {
-        vm: Some(&own),
-        host: &ancestors.host,
-        pool: &ancestors.pool,
-        folder: &ancestors.folder,
-    };
-    let tags = snapshot.tags();
+    let tags = &snapshot.tags;
     let map = tags.map.as_deref();
     let on = |object: &Ref<ManagedEntity>, category: &str| {
         map.map_or(&[][..], |map| map.on(object, category))
     };
-    let mut zones = zones::find(paths, categories, on);
+    let mut zones = zones::find(vm.reference.upcast(), &snapshot.ancestors(vm), categories, on);
     // Tags that were read once still answer; that they cannot be read again is for the log, not for every Node.
     if let (Some(problem), None, false) = (&tags.problem, map, zones.problems.is_empty()) {
         zones.problems = vec![problem.clone()];

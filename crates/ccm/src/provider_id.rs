@@ -5,9 +5,15 @@
 
 use std::fmt;
 
+use k8s_openapi::api::core::v1::Node;
 use vsphere::inventory::Uuid;
 
 const SCHEME: &str = "vsphere://";
+
+/// The provider id of a Node, whosever it is.
+pub(crate) fn of(node: &Node) -> Option<&str> {
+    node.spec.as_ref()?.provider_id.as_deref()
+}
 
 /// A well-formed provider id of ours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -63,8 +63,7 @@ impl Settings {
             internal: config.nodes.internal.clone(),
             external: config.nodes.external.clone(),
         };
-        self.categories =
-            Categories { zone: config.labels.zone.clone(), region: config.labels.region.clone() };
+        self.categories = config.labels.clone();
         self
     }
 }

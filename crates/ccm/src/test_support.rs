@@ -130,7 +130,7 @@ pub(crate) fn unavailable(vcenter: VCenter) -> VCenter {
 }
 
 pub(crate) fn partial(vcenter: VCenter) -> VCenter {
-    let health = Health::Partial { answered: at(0), outage: outage(vcenter.name) };
+    let health = Health::Partial(outage(vcenter.name));
     VCenter { health, ..vcenter }
 }
 

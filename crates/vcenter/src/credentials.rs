@@ -4,7 +4,7 @@
 //! with its own login. A source that is missing or not valid is a reason that the vCenter's health reports. One
 //! that becomes so later keeps the last good login.
 
-use std::{collections::BTreeMap, convert::Infallible, path::PathBuf};
+use std::{collections::BTreeMap, convert::Infallible};
 
 use cloud_config::{CredentialSource, Login, Logins, Problems, SecretName, VCenter};
 use daemon::{
@@ -22,6 +22,8 @@ use vsphere::{
     sts::KeyPair,
 };
 
+use crate::view::send_if_different;
+
 /// A login, or why there is none: nothing when it has not been read yet.
 pub(crate) type Credential = watch::Receiver<Result<Login, Option<String>>>;
 
@@ -34,41 +36,45 @@ type Receivers = Vec<(VCenter, watch::Sender<Result<Login, Option<String>>>)>;
 /// Follows the credentials of all vCenters, in their order.
 pub(crate) fn follow(client: &Client, vcenters: &[VCenter], tasks: &mut Tasks) -> Vec<Credential> {
     let mut credentials = Vec::new();
-    let mut secrets: BTreeMap<SecretName, Receivers> = BTreeMap::new();
-    let mut directories: BTreeMap<PathBuf, Receivers> = BTreeMap::new();
+    let mut sources: BTreeMap<String, (&CredentialSource, Receivers)> = BTreeMap::new();
     for vcenter in vcenters {
-        let first = match &vcenter.credentials {
+        let source = &vcenter.credentials;
+        let (sender, credential) = watch::channel(match source {
             CredentialSource::Inline(inline) => Ok(Login::Password(inline.clone())),
             _ => Err(None),
-        };
-        let (sender, credential) = watch::channel(first);
+        });
         credentials.push(credential);
-        let receivers = match &vcenter.credentials {
-            CredentialSource::Inline(_) => continue,
-            CredentialSource::Secret(name) => secrets.entry(name.clone()).or_default(),
-            CredentialSource::Directory(path) => directories.entry(path.clone()).or_default(),
-        };
+        let (_, receivers) = sources.entry(describe(source)).or_insert((source, Vec::new()));
         receivers.push((vcenter.clone(), sender));
     }
-    for (name, receivers) in secrets {
-        let source = format!("the Secret {name}");
-        let (named, followed) =
-            reload::secret(client.clone(), &name.namespace, &name.name, of_secret);
-        tasks.spawn(&format!("secret/{name}"), |shutdown| named.follow(shutdown));
-        tasks.spawn(&format!("credentials/{name}"), |shutdown| {
-            distribute(source, followed, receivers, shutdown)
-        });
-    }
-    for (path, receivers) in directories {
-        let (source, name) =
-            (format!("the directory {}", path.display()), path.display().to_string());
-        let (files, followed) = reload::files(vec![path], of_directory);
-        tasks.spawn(&format!("directory/{name}"), |shutdown| files.follow(shutdown));
-        tasks.spawn(&format!("credentials/{name}"), |shutdown| {
-            distribute(source, followed, receivers, shutdown)
+    for (described, (source, receivers)) in sources {
+        let followed = match source {
+            CredentialSource::Inline(_) => continue,
+            CredentialSource::Secret(SecretName { namespace, name }) => {
+                let (secret, followed) = reload::secret(client.clone(), namespace, name, of_secret);
+                tasks.spawn(&described, |shutdown| secret.follow(shutdown));
+                followed
+            }
+            CredentialSource::Directory(path) => {
+                let (files, followed) = reload::files(vec![path.clone()], of_directory);
+                tasks.spawn(&described, |shutdown| files.follow(shutdown));
+                followed
+            }
+        };
+        tasks.spawn(&format!("logins in {described}"), |shutdown| {
+            distribute(described, followed, receivers, shutdown)
         });
     }
     credentials
+}
+
+/// As messages name the source.
+pub(crate) fn describe(source: &CredentialSource) -> String {
+    match source {
+        CredentialSource::Inline(_) => "the configuration".to_owned(),
+        CredentialSource::Secret(name) => format!("the Secret {name}"),
+        CredentialSource::Directory(path) => format!("the directory {}", path.display()),
+    }
 }
 
 /// Sends every vCenter of a source its login, now and whenever the source changes.
@@ -91,13 +97,7 @@ async fn distribute(
                 (None, Some(Problem::Absent)) if vcenter.fallback.is_some() => found(None),
                 (None, Some(problem)) => Err(Some(format!("{source} cannot be used: {problem}"))),
             };
-            sender.send_if_modified(|login| {
-                let changed = *login != next;
-                if changed {
-                    *login = next;
-                }
-                changed
-            });
+            send_if_different(sender, next);
         }
         if shutdown.unless(followed.changed()).await.is_none() {
             return Ok(());
@@ -106,10 +106,9 @@ async fn distribute(
 }
 
 fn of_secret(secret: &Secret) -> Result<Logins, Problems> {
-    let none = BTreeMap::new();
-    let entries = secret.data.as_ref().unwrap_or(&none);
+    let entries = secret.data.iter().flatten();
     let name = secret.metadata.name.as_deref().unwrap_or_default();
-    read(name, entries.iter().map(|(key, value)| (key.as_str(), value.0.as_slice())))
+    read(name, entries.map(|(key, value)| (key.as_str(), value.0.as_slice())))
 }
 
 fn of_directory(contents: &Contents) -> Result<Logins, Problems> {

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use cloud_config::{CredentialSource, VCenter};
+use cloud_config::VCenter;
 use daemon::supervise::{Shutdown, Tasks};
 use futures::future::join_all;
 use jiff::Timestamp;
@@ -40,8 +40,12 @@ use crate::{
 
 /// Tags change seldom, and vCenter does not report when. By then it has forgotten the session for them.
 const TAGS_EVERY: Duration = Duration::from_secs(600);
-/// Pauses after failures double from the first to the last, which is how late the end of an outage is noticed.
-const PAUSE: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(3));
+/// The pause after the first failure; it doubles with each one.
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+/// The longest pause while vCenter cannot be reached, which is how late the end of an outage is noticed.
+const LONGEST_PAUSE: Duration = Duration::from_secs(3);
+/// The longest pause while vCenter answers and refuses, which ends when somebody changes it.
+const LONGEST_PAUSE_REFUSED: Duration = Duration::from_secs(60);
 /// Hosts change in bursts; their tags are read once for all.
 const BURST: Duration = Duration::from_secs(1);
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
@@ -113,6 +117,7 @@ pub fn follow(
             sessions: sessions.clone(),
             published,
             places: Notify::new(),
+            replaced: Notify::new(),
         };
         tasks.spawn(&format!("vcenter/{}", vcenter.name), |shutdown| {
             follower.run(credential, shutdown)
@@ -134,6 +139,8 @@ struct Follower {
     published: Publisher,
     /// Hosts, clusters or datacenters changed, and their tags may have.
     places: Notify,
+    /// The credentials were replaced, and the new ones may be allowed more.
+    replaced: Notify,
 }
 
 impl Follower {
@@ -175,8 +182,10 @@ impl Follower {
             match connected {
                 Ok(connection) => {
                     self.sessions.open().insert(self.vcenter.name.clone(), connection.clone());
-                    self.published
-                        .update(|snapshot| snapshot.connection = Some(connection.clone()));
+                    self.published.update(|snapshot| {
+                        snapshot.connection = Some(connection.clone());
+                        None
+                    });
                     return connection;
                 }
                 // Not read yet: that is how every start begins.
@@ -192,29 +201,31 @@ impl Follower {
     /// Takes credentials that change. Refused ones are not tried again until they change once more: the old
     /// session stays, and nothing is sent that could lock the account.
     async fn rotate(&self, connection: &Connection, mut login: Credential) {
-        let mut untried = None;
+        // How long refused credentials are held back, after which they are tried once more.
+        let mut held = None;
         loop {
             tokio::select! {
                 changed = login.changed() => if changed.is_err() { return },
-                () = after(untried) => {}
+                () = sleep(held.unwrap_or_default()), if held.is_some() => {}
             }
-            untried = None;
+            held = None;
             let Ok(value) = login.borrow_and_update().clone() else { continue };
             let why = match credentials::of(&value) {
                 Err(why) => why.unwrap_or_default(),
                 Ok(new) => match connection.replace_credentials(new).await {
                     Ok(()) => {
                         info!(vcenter = self.vcenter.name, "credentials replaced");
+                        self.replaced.notify_one();
                         continue;
                     }
                     Err(error) => {
                         // vCenter may get the new password later than the Secret.
-                        untried = match error.failure().cause {
-                            Cause::LoginsSpent { held, .. }
-                            | Cause::Credentials { held, .. }
-                            | Cause::NoRole { held, .. } => Some(held),
-                            _ => None,
-                        };
+                        if let Cause::LoginsSpent { held: time, .. }
+                        | Cause::Credentials { held: time, .. }
+                        | Cause::NoRole { held: time, .. } = error.failure().cause
+                        {
+                            held = Some(time);
+                        }
                         self.explain(&error)
                     }
                 },
@@ -226,8 +237,10 @@ impl Follower {
 
     /// Follows the inventory and starts again after every failure.
     async fn follow_inventory(&self, connection: &Connection, stale: &Stale) {
-        let mut failures = 0;
+        // Failures since the last answer, and refusals in a row: a watch that is refused may be answered before.
+        let (mut failures, mut refusals) = (0, 0);
         loop {
+            let began = Instant::now();
             let Err(error) = self.watch(connection, stale, &mut failures).await else { continue };
             failures += 1;
             let (blame, tolerated) = match error.remedy {
@@ -242,8 +255,14 @@ impl Follower {
             if failures > tolerated {
                 self.unavailable(self.explain(&error), blame);
             }
-            let factor = 2u32.saturating_pow(failures - 1);
-            sleep(PAUSE.0.saturating_mul(factor).min(PAUSE.1)).await;
+            if !is_refusal(&error) || began.elapsed() > LONGEST_PAUSE_REFUSED {
+                refusals = 0;
+            }
+            refusals += u32::from(is_refusal(&error));
+            tokio::select! {
+                () = sleep(pause(&error, failures.max(refusals))) => {}
+                () = self.replaced.notified() => {}
+            }
         }
     }
 
@@ -258,7 +277,7 @@ impl Follower {
         // Known since the login, so that this sends nothing.
         let instance = connection.about().await?.instance_uuid;
         let mut selected = self.published.selected.clone();
-        let (mut listed, began) = (BTreeSet::new(), Instant::now());
+        let mut listed = BTreeSet::new();
         // Whether the guests to list may be others, and whether the inventory is complete.
         let (mut relist, mut complete) = (true, false);
         let mut batch = Batch { fresh: true, ..Batch::default() };
@@ -303,14 +322,18 @@ impl Follower {
                 continue;
             }
             *failures = 0;
+            if batch.entities && attached.is_moved(&self.vcenter.datacenters) {
+                return Ok(());
+            }
+            if attached.retry_refused().await? {
+                // What was added is reported next, and published with what is known already.
+                complete = false;
+                continue;
+            }
             let batch = std::mem::take(&mut batch);
             relist |= batch.population;
             if batch.entities {
                 self.places.notify_one();
-            }
-            let moved = batch.entities && attached.is_moved(&self.vcenter.datacenters);
-            if moved || attached.is_to_be_retried(began) {
-                return Ok(());
             }
             self.publish(&mut attached, batch, instance.clone(), stale);
         }
@@ -325,8 +348,7 @@ impl Follower {
         stale: &Stale,
     ) {
         let now = Timestamp::now();
-        self.published.state.send_modify(|published| {
-            let snapshot = published.snapshot_mut();
+        self.published.update(|snapshot| {
             let mut everything = batch.fresh || batch.entities;
             if batch.fresh {
                 attached.inventory.share(&snapshot.inventory);
@@ -345,35 +367,28 @@ impl Follower {
                 }
                 vms.insert(vm);
             }
-            if everything {
-                published.report(Change::Everything);
-            } else if !vms.is_empty() {
-                published.report(Change::Vms(vms));
-            }
+            let some = || (!vms.is_empty()).then_some(Change::Vms(vms));
+            if everything { Some(Change::Everything) } else { some() }
         });
     }
 
     /// Publishes that the vCenter cannot be followed, and why.
     fn unavailable(&self, why: String, blame: Blame) {
-        self.published.state.send_if_modified(|published| {
-            let news = published.snapshot.is_news(&why, blame);
-            if news {
-                warn!(vcenter = self.vcenter.name, why, "vCenter is unavailable");
-                published.snapshot_mut().fail(why, blame, Timestamp::now());
-                published.report(Change::Everything);
-            }
-            news
-        });
+        if self.published.snapshot().is_news(&why, blame) {
+            warn!(vcenter = self.vcenter.name, why, "vCenter is unavailable");
+            self.published.update(|snapshot| {
+                snapshot.fail(why, blame, Timestamp::now());
+                Some(Change::Everything)
+            });
+        }
     }
 
     /// The error and where its remedy is: vCenter does not know where its password comes from.
     fn explain(&self, error: &Error) -> String {
-        let source = match &self.vcenter.credentials {
-            _ if error.remedy != Remedy::Login => return error.to_string(),
-            CredentialSource::Inline(_) => "the configuration".to_owned(),
-            CredentialSource::Secret(name) => format!("the Secret {name}"),
-            CredentialSource::Directory(path) => format!("the directory {}", path.display()),
-        };
+        if error.remedy != Remedy::Login {
+            return error.to_string();
+        }
+        let source = credentials::describe(&self.vcenter.credentials);
         format!("{error}; correct the credentials in {source}, which needs no restart")
     }
 
@@ -381,35 +396,30 @@ impl Follower {
     async fn read_cards(&self, connection: &Connection, mut to_read: ToRead, stale: &Stale) {
         let mut came = Vec::new();
         while to_read.recv_many(&mut came, MOST_CARDS).await > 0 {
-            let vms: BTreeSet<_> = {
-                let guests = &self.published.state.borrow().snapshot.guests;
-                let is_stale = |vm: &_| guests.get(vm).is_some_and(|entry| entry.is_stale());
-                came.drain(..).filter(is_stale).collect()
-            };
+            let snapshot = self.published.snapshot();
+            let is_stale = |vm: &_| snapshot.guests.get(vm).is_some_and(|entry| entry.is_stale());
+            let vms: BTreeSet<_> = came.drain(..).filter(is_stale).collect();
             let vms: Vec<_> = vms.into_iter().collect();
             let read = connection.inventory().cards(&vms).await.unwrap_or_else(|error| {
                 warn!(vcenter = self.vcenter.name, vms = vms.len(), %error, "network cards not read; retrying");
                 Vec::new()
             });
             let known: BTreeSet<_> = read.iter().map(|cards| cards.vm.clone()).collect();
-            self.published.state.send_if_modified(|published| {
-                let snapshot = published.snapshot_mut();
-                for cards in read {
-                    let vm = cards.vm.clone();
-                    change_in(&mut snapshot.guests, &vm, |entry| {
-                        entry.configuration = Some(Arc::new(Configuration::from(cards)));
-                    });
-                }
-                let news = !known.is_empty();
-                if news {
-                    published.report(Change::Vms(known.clone()));
-                }
-                news
-            });
+            if !known.is_empty() {
+                self.published.update(|snapshot| {
+                    for cards in read {
+                        let vm = cards.vm.clone();
+                        change_in(&mut snapshot.guests, &vm, |entry| {
+                            entry.configuration = Some(Arc::new(Configuration::from(cards)));
+                        });
+                    }
+                    Some(Change::Vms(known.clone()))
+                });
+            }
             // What cannot be read is not guessed: a card that is not known could hold an address.
             let unread: Vec<_> = vms.into_iter().filter(|vm| !known.contains(vm)).collect();
             if !unread.is_empty() {
-                sleep(PAUSE.1).await;
+                sleep(LONGEST_PAUSE).await;
                 for vm in unread {
                     stale.send(vm).unwrap_or_default();
                 }
@@ -423,11 +433,15 @@ impl Follower {
             return;
         }
         let mut cache = TagCache::new(connection, self.categories.iter().cloned());
+        let mut failures = 0;
         loop {
             let read = cache.refresh().await;
-            let next = if read.is_ok() { TAGS_EVERY } else { PAUSE.1 };
+            failures = if read.is_ok() { 0 } else { failures + 1 };
+            // Not sooner: after a rotation the new credentials may come a little later than the failure.
+            let retry = |error| pause(error, failures).max(LONGEST_PAUSE);
+            let next = read.as_ref().err().map_or(TAGS_EVERY, retry);
             let problem = read.as_ref().err().map(|error| format!("tags cannot be read: {error}"));
-            let known = self.published.state.borrow().snapshot.tags.map.clone();
+            let known = self.published.snapshot().tags.map.clone();
             self.publish_tags(Tags { map: read.ok().or(known), problem, tried: true });
             tokio::select! {
                 () = sleep(next) => {}
@@ -437,14 +451,12 @@ impl Follower {
     }
 
     fn publish_tags(&self, tags: Tags) {
-        self.published.state.send_if_modified(|published| {
-            let news = published.snapshot.tags != tags;
-            if news {
-                published.snapshot_mut().tags = tags;
-                published.report(Change::Everything);
-            }
-            news
-        });
+        if self.published.snapshot().tags != tags {
+            self.published.update(|snapshot| {
+                snapshot.tags = tags;
+                Some(Change::Everything)
+            });
+        }
     }
 }
 
@@ -478,9 +490,19 @@ impl Batch {
     }
 }
 
-async fn after(pause: Option<Duration>) {
-    match pause {
-        Some(pause) => sleep(pause).await,
-        None => pending().await,
-    }
+/// Whether vCenter answered and refused, which ends when somebody changes something there. Refused logins are
+/// held back by the connection and cost no request.
+fn is_refusal(error: &Error) -> bool {
+    let passes = matches!(
+        error.remedy,
+        Remedy::Retry | Remedy::Busy | Remedy::LoggedOut | Remedy::Unreachable | Remedy::Login
+    );
+    !passes && !collector::is_lost(error)
+}
+
+/// How long to wait after a failure, the `times`-th in a row.
+fn pause(error: &Error, times: u32) -> Duration {
+    let longest = if is_refusal(error) { LONGEST_PAUSE_REFUSED } else { LONGEST_PAUSE };
+    let factor = 2u32.saturating_pow(times.saturating_sub(1));
+    FIRST_PAUSE.saturating_mul(factor).min(longest)
 }

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use vsphere::{
     inventory::{Card, Cards, Nic, join},
     object,
@@ -49,13 +49,6 @@ pub struct Guest<'a> {
     pub encoding: Option<&'a str>,
     /// Since when it reports the same.
     pub since: Timestamp,
-}
-
-impl Guest<'_> {
-    /// Whether it has reported the same for `long`.
-    pub fn is_steady(&self, long: SignedDuration, now: Timestamp) -> bool {
-        now.duration_since(self.since) >= long
-    }
 }
 
 /// What is kept of a selected guest.

@@ -2,16 +2,19 @@
 //!
 //! One vCenter that does not answer is a detail; the process is not ready when none does.
 
-use std::{convert::Infallible, sync::atomic::AtomicU64, time::Duration};
+use std::{
+    convert::Infallible,
+    sync::{Arc, atomic::AtomicU64},
+    time::Duration,
+};
 
 use daemon::{
     admin::{Check, Checks, Weight},
-    supervise::{Shutdown, Tasks},
+    supervise::Tasks,
 };
 use futures::future::select_all;
 use jiff::Timestamp;
 use prometheus_client::{
-    encoding::EncodeLabelSet,
     metrics::{family::Family, gauge::Gauge},
     registry::Registry,
 };
@@ -22,42 +25,31 @@ use crate::{Health, View, view::Published};
 /// Changes that come within this time are reported together.
 const TOGETHER: Duration = Duration::from_secs(1);
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Labels {
-    vcenter: String,
-}
+type Label = [(&'static str, String); 1];
 
 /// Gauges per vCenter; clones write the same ones.
 #[derive(Debug, Clone, Default)]
 pub struct Metrics {
-    up: Family<Labels, Gauge>,
-    machines: Family<Labels, Gauge>,
-    last_answer: Family<Labels, Gauge<f64, AtomicU64>>,
+    up: Family<Label, Gauge>,
+    machines: Family<Label, Gauge>,
+    last_answer: Family<Label, Gauge<f64, AtomicU64>>,
 }
 
 impl Metrics {
     /// Metrics that the registry exposes, their names beginning with that of a program: `vsphere_ccm`.
     pub fn registered(registry: &mut Registry, program: &str) -> Self {
         let metrics = Self::default();
-        let mut register = |name: &str, help: &str, metric| {
-            registry.register(format!("{program}_vcenter_{name}"), help, metric);
-        };
-        register("up", "Whether all that is known of a vCenter is current", metrics.up.clone());
-        register(
-            "virtual_machines",
-            "Virtual machines that a vCenter shows",
-            metrics.machines.clone(),
-        );
-        registry.register(
-            format!("{program}_vcenter_last_answer_timestamp_seconds"),
-            "When a vCenter last answered",
-            metrics.last_answer.clone(),
-        );
+        let Self { up, machines, last_answer } = metrics.clone();
+        let registry = registry.sub_registry_with_prefix(format!("{program}_vcenter"));
+        registry.register("up", "Whether all that is known of a vCenter is current", up);
+        registry.register("virtual_machines", "Virtual machines that a vCenter shows", machines);
+        let help = "When a vCenter last answered";
+        registry.register("last_answer_timestamp_seconds", help, last_answer);
         metrics
     }
 
     fn set(&self, vcenter: &str, up: bool, machines: usize, answered: Timestamp) {
-        let labels = Labels { vcenter: vcenter.to_owned() };
+        let labels = [("vcenter", vcenter.to_owned())];
         self.up.get_or_create(&labels).set(i64::from(up));
         self.machines.get_or_create(&labels).set(i64::try_from(machines).unwrap_or(i64::MAX));
         self.last_answer.get_or_create(&labels).set(answered.as_duration().as_secs_f64());
@@ -73,58 +65,48 @@ impl Metrics {
 /// Keeps a readiness check over all vCenters, a detail and metrics for each, in a task of `tasks`. All of them
 /// are removed when it ends.
 pub fn report_health(views: &[View], checks: &Checks, metrics: &Metrics, tasks: &mut Tasks) {
-    let states: Vec<_> = views.iter().map(View::subscribe).collect();
     let all = checks.register("vcenters", Weight::Readiness);
-    let each = views
-        .iter()
-        .map(|view| checks.register(&format!("vcenter/{}", view.snapshot().name), Weight::Detail));
-    let reporter = Reporter { states, all, each: each.collect(), metrics: metrics.clone() };
-    tasks.spawn("vcenter-health", |shutdown| reporter.run(shutdown));
-}
-
-struct Reporter {
-    states: Vec<watch::Receiver<Published>>,
-    all: Check,
-    each: Vec<Check>,
-    metrics: Metrics,
-}
-
-impl Reporter {
-    async fn run(mut self, shutdown: Shutdown) -> Result<(), Infallible> {
+    let register = |view: &View| {
+        let check = checks.register(&format!("vcenter/{}", view.snapshot().name), Weight::Detail);
+        (view.subscribe(), check)
+    };
+    let mut each: Vec<_> = views.iter().map(register).collect();
+    let metrics = metrics.clone();
+    tasks.spawn("vcenter-health", |shutdown| async move {
         loop {
-            self.report();
-            let changes = self.states.iter_mut().map(|state| Box::pin(state.changed()));
+            report(&all, &mut each, &metrics);
+            let changes = each.iter_mut().map(|(state, _)| Box::pin(state.changed()));
             let changed = shutdown.unless(select_all(changes)).await;
             if !matches!(changed, Some((Ok(()), ..))) {
                 shutdown.requested().await;
-                self.metrics.clear();
-                return Ok(());
+                metrics.clear();
+                return Ok::<_, Infallible>(());
             }
             shutdown.unless(sleep(TOGETHER)).await;
         }
-    }
+    });
+}
 
-    fn report(&mut self) {
-        let (mut available, mut reasons) = (0, Vec::new());
-        for (state, check) in self.states.iter_mut().zip(&self.each) {
-            let snapshot = std::sync::Arc::clone(&state.borrow_and_update().snapshot);
-            let (health, machines) = (snapshot.health(), snapshot.vm_count());
-            let current = matches!(health, Health::Current { .. });
-            self.metrics.set(&snapshot.name, current, machines, snapshot.answered);
-            available += usize::from(!matches!(health, Health::Unavailable(_)));
-            match health {
-                Health::Current { .. } => check.pass(format!("{machines} virtual machines")),
-                Health::Partial { outage, .. } => check.fail(outage.why),
-                Health::Unavailable(outage) => {
-                    reasons.push(format!("{}: {}", snapshot.name, outage.why));
-                    check.fail(outage.why);
-                }
+fn report(all: &Check, each: &mut [(watch::Receiver<Published>, Check)], metrics: &Metrics) {
+    let (mut available, mut reasons) = (0, Vec::new());
+    for (state, check) in &mut *each {
+        let snapshot = Arc::clone(&state.borrow_and_update().snapshot);
+        let (health, machines) = (snapshot.health(), snapshot.vm_count());
+        let current = matches!(health, Health::Current { .. });
+        metrics.set(&snapshot.name, current, machines, snapshot.answered);
+        available += usize::from(!matches!(health, Health::Unavailable(_)));
+        match health {
+            Health::Current { .. } => check.pass(format!("{machines} virtual machines")),
+            Health::Partial(outage) => check.fail(outage.why),
+            Health::Unavailable(outage) => {
+                reasons.push(format!("{}: {}", snapshot.name, outage.why));
+                check.fail(outage.why);
             }
         }
-        match available {
-            0 => self.all.fail(reasons.join("; ")),
-            _ => self.all.pass(format!("{available} of {} answer", self.states.len())),
-        }
+    }
+    match available {
+        0 => all.fail(reasons.join("; ")),
+        _ => all.pass(format!("{available} of {} answer", each.len())),
     }
 }
 

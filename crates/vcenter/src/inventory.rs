@@ -15,7 +15,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use rpds::HashTrieMapSync;
 use tokio::time::Instant;
 use vsphere::{
-    collector::{Change, Collector, List, Page, View},
+    collector::{Change, Collector, List, Page},
     connection::Connection,
     error::{Error, Remedy},
     inventory::Vm,
@@ -32,8 +32,8 @@ const DEEPEST: usize = 100;
 /// Datacenters that a message lists.
 const MOST_SHOWN: usize = 10;
 
-/// How soon a datacenter that must not be watched is tried again.
-const RETRY_REFUSED: Duration = Duration::from_secs(60);
+/// How soon a datacenter that must not be watched is tried again, with the first answer after that.
+const RETRY_REFUSED: Duration = Duration::from_secs(10);
 
 const TREE: [&str; 2] = ["Folder", "Datacenter"];
 const CONTENT: [&str; 4] = ["VirtualMachine", "HostSystem", "ComputeResource", "ResourcePool"];
@@ -92,24 +92,25 @@ impl Inventory {
             }
             Change::Changed(delta) => {
                 let reference = delta.reference();
-                if let Some(vm) = reference.cast::<VirtualMachine>() {
-                    change_in(&mut self.vms, &vm, |vm| {
-                        let mut seen = Seen::Vm(std::mem::take(vm));
-                        delta.apply(&mut seen);
-                        if let Seen::Vm(changed) = seen {
+                let vm = reference.cast::<VirtualMachine>();
+                let applied = |mut seen: Seen| {
+                    delta.apply(&mut seen);
+                    seen
+                };
+                match &vm {
+                    Some(vm) => change_in(&mut self.vms, vm, |vm| {
+                        if let Seen::Vm(changed) = applied(Seen::Vm(std::mem::take(vm))) {
                             *vm = changed;
                         }
-                    });
-                    return Some(vm);
+                    }),
+                    None => change_in(&mut self.entities, &entity(&reference), |entity| {
+                        if let Seen::Entity(changed) = applied(Seen::Entity(std::mem::take(entity)))
+                        {
+                            *entity = changed;
+                        }
+                    }),
                 }
-                change_in(&mut self.entities, &entity(&reference), |entity| {
-                    let mut seen = Seen::Entity(std::mem::take(entity));
-                    delta.apply(&mut seen);
-                    if let Seen::Entity(changed) = seen {
-                        *entity = changed;
-                    }
-                });
-                None
+                vm
             }
             Change::Left(reference) => {
                 let vm = reference.cast::<VirtualMachine>();
@@ -124,12 +125,10 @@ impl Inventory {
 
     /// Takes VMs that are equal from an older inventory, so that they are in memory once.
     pub(crate) fn share(&mut self, older: &Self) {
-        let same: Vec<_> = (older.vms.iter())
-            .filter(|(reference, vm)| self.vms.get(*reference).is_some_and(|own| own == *vm))
-            .map(|(reference, vm)| (reference.clone(), Arc::clone(vm)))
-            .collect();
-        for (reference, vm) in same {
-            self.vms.insert_mut(reference, vm);
+        for (reference, vm) in &older.vms {
+            if self.vms.get(reference).is_some_and(|own| own == vm) {
+                self.vms.insert_mut(reference.clone(), Arc::clone(vm));
+            }
         }
     }
 
@@ -203,7 +202,7 @@ pub(crate) struct Scope {
     /// The datacenters, or the root folder, by the texts of the configuration.
     roots: BTreeMap<Ref<ManagedEntity>, String>,
     /// Why configured datacenters are not among them.
-    pub(crate) missing: Vec<String>,
+    missing: Vec<String>,
 }
 
 fn entity(reference: &Ref<ManagedObject>) -> Ref<ManagedEntity> {
@@ -231,10 +230,12 @@ pub(crate) struct Attached {
     pub(crate) guests: List,
     /// What was reported so far.
     pub(crate) inventory: Inventory,
-    /// What is watched.
-    pub(crate) scope: Scope,
-    /// Configured datacenters that turned out not to be readable.
-    pub(crate) refused: Vec<String>,
+    /// What is watched, but for what is refused.
+    scope: Scope,
+    /// Configured datacenters that cannot be watched, and why.
+    refused: BTreeMap<Ref<ManagedEntity>, String>,
+    /// When they were last tried.
+    tried: Instant,
 }
 
 impl Attached {
@@ -259,33 +260,30 @@ impl Attached {
                 break;
             }
         }
-        let (scope, mut refused) = (inventory.scope(datacenters), Vec::new());
-        let mut views: Vec<View> = Vec::new();
-        for (at, text) in &scope.roots {
-            match collector.below(at, &CONTENT).await {
-                Ok(view) => views.push(view),
-                Err(error) if error.fault().is_some() && error.remedy != Remedy::LoggedOut => {
-                    refused.push(format!("the datacenter {text:?} cannot be watched: {error}"));
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        if !views.is_empty() {
-            collector.filter(&views, Some(wanted(&CONTENT)), Update::Inventory).await?;
-        }
+        let scope = inventory.scope(datacenters);
+        let refused = watch_content(&mut collector, &scope.roots).await?;
         let guests = collector.list().await?;
         let view = guests.view().clone();
         collector.filter(&[view], None, Update::Guest).await?;
-        Ok(Self { collector, guests, inventory, scope, refused })
+        Ok(Self { collector, guests, inventory, scope, refused, tried: Instant::now() })
     }
-}
 
-impl Attached {
+    /// Tries again to watch datacenters that were refused, when it is time. Returns whether any was added.
+    pub(crate) async fn retry_refused(&mut self) -> Result<bool, Error> {
+        if self.refused.is_empty() || self.tried.elapsed() < RETRY_REFUSED {
+            return Ok(false);
+        }
+        let mut roots = self.scope.roots.clone();
+        roots.retain(|root, _| self.refused.contains_key(root));
+        self.refused = watch_content(&mut self.collector, &roots).await?;
+        self.tried = Instant::now();
+        Ok(self.refused.len() < roots.len())
+    }
+
     /// Why configured datacenters are not watched.
     pub(crate) fn problems(&self) -> String {
-        let all: Vec<_> =
-            self.scope.missing.iter().chain(&self.refused).map(String::as_str).collect();
-        all.join("; ")
+        let all = self.scope.missing.iter().chain(self.refused.values());
+        all.map(String::as_str).collect::<Vec<_>>().join("; ")
     }
 
     /// Whether nothing that is configured is watched.
@@ -300,11 +298,28 @@ impl Attached {
         self.scope.missing = now.missing;
         moved
     }
+}
 
-    /// Whether it is time to try again to watch datacenters that were refused.
-    pub(crate) fn is_to_be_retried(&self, began: Instant) -> bool {
-        !self.refused.is_empty() && began.elapsed() > RETRY_REFUSED
+/// Adds a filter for what is in these datacenters. Returns those that vCenter refuses, and why.
+async fn watch_content(
+    collector: &mut Collector<Update>,
+    roots: &BTreeMap<Ref<ManagedEntity>, String>,
+) -> Result<BTreeMap<Ref<ManagedEntity>, String>, Error> {
+    let (mut views, mut refused) = (Vec::new(), BTreeMap::new());
+    for (root, text) in roots {
+        match collector.below(root, &CONTENT).await {
+            Ok(view) => views.push(view),
+            Err(error) if error.fault().is_some() && error.remedy != Remedy::LoggedOut => {
+                let why = format!("the datacenter {text:?} cannot be watched: {error}");
+                refused.insert(root.clone(), why);
+            }
+            Err(error) => return Err(error),
+        }
     }
+    if !views.is_empty() {
+        collector.filter(&views, Some(wanted(&CONTENT)), Update::Inventory).await?;
+    }
+    Ok(refused)
 }
 
 /// What is read of objects of these kinds.

@@ -25,14 +25,12 @@ mod guest;
 mod health;
 mod inventory;
 mod snapshot;
-mod tags;
 mod view;
 
 pub use self::{
     follower::{Interests, Sessions, follow},
     guest::Guest,
     health::{Metrics, report_health},
-    snapshot::{Ancestors, Health, Outage, Place, Snapshot},
-    tags::Tags,
+    snapshot::{Ancestors, Health, Outage, Place, Snapshot, Tags},
     view::{Change, View},
 };

@@ -11,13 +11,13 @@ use vsphere::{
     connection::Connection,
     inventory::Vm,
     reference::Ref,
+    tags::TagMap,
     types::{Folder, ManagedEntity, VirtualMachine},
 };
 
 use crate::{
     guest::{Entry, Guest, Report},
     inventory::{Inventory, change_in},
-    tags::Tags,
 };
 
 /// How long the text of an outage stays while its cause changes.
@@ -32,12 +32,7 @@ pub enum Health {
         answered: Timestamp,
     },
     /// A configured datacenter cannot be resolved: what is shown is true, what is not shown may exist.
-    Partial {
-        /// When vCenter last answered.
-        answered: Timestamp,
-        /// What is missing.
-        outage: Outage,
-    },
+    Partial(Outage),
     /// The last known state is not to be trusted.
     Unavailable(Outage),
 }
@@ -88,6 +83,17 @@ pub struct Ancestors {
     pub folder: Vec<Ref<ManagedEntity>>,
 }
 
+/// The tags that were read, and why they may be old.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Tags {
+    /// As last read; `None` before that and when no categories are read.
+    pub map: Option<Arc<TagMap>>,
+    /// Why they could not be read since.
+    pub problem: Option<String>,
+    /// Whether reading was tried; without categories there is nothing to try.
+    pub(crate) tried: bool,
+}
+
 /// A vCenter at one moment. A clone shares everything with the original until one of them changes.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
@@ -97,9 +103,10 @@ pub struct Snapshot {
     pub instance: Option<String>,
     /// For requests beyond the snapshot; `None` before there are credentials.
     pub connection: Option<Connection>,
+    /// Of the categories in [`Interests`](crate::Interests).
+    pub tags: Tags,
     pub(crate) inventory: Inventory,
     pub(crate) guests: HashTrieMapSync<Ref<VirtualMachine>, Arc<Entry>>,
-    pub(crate) tags: Tags,
     /// Why the inventory is not current.
     pub(crate) outage: Option<Outage>,
     /// The configured datacenters that cannot be watched.
@@ -136,13 +143,11 @@ impl Snapshot {
         }
         if !self.tags.tried {
             let why = "its tags have not been read yet".to_owned();
-            let (vcenter, since) = (self.name.clone(), self.current_since);
-            return Health::Unavailable(Outage { vcenter, since, why });
+            return Health::Unavailable(self.outage_since(self.current_since, why));
         }
-        let answered = self.answered;
         match &self.missing {
-            Some(outage) => Health::Partial { answered, outage: outage.clone() },
-            None => Health::Current { answered },
+            Some(outage) => Health::Partial(outage.clone()),
+            None => Health::Current { answered: self.answered },
         }
     }
 
@@ -170,11 +175,6 @@ impl Snapshot {
     /// Whether the user may see this folder and it exists.
     pub fn sees(&self, folder: &Ref<Folder>) -> bool {
         self.inventory.entities.contains_key(&folder.upcast())
-    }
-
-    /// The tags of the categories in [`Interests`](crate::Interests).
-    pub fn tags(&self) -> &Tags {
-        &self.tags
     }
 
     /// What a VM is in.
@@ -207,13 +207,16 @@ impl Snapshot {
 }
 
 impl Snapshot {
+    fn outage_since(&self, since: Timestamp, why: String) -> Outage {
+        Outage { vcenter: self.name.clone(), since, why }
+    }
+
     /// Takes in that vCenter answered, with what it does not show of the configured datacenters; `nothing` when
     /// it shows none of them. Returns whether that changes its health.
     pub(crate) fn answer(&mut self, problems: &str, nothing: bool, now: Timestamp) -> bool {
         self.answered = now;
         let problem = |known: Option<&Outage>| {
-            let since = known.map_or(now, |outage| outage.since);
-            Outage { vcenter: self.name.clone(), since, why: problems.to_owned() }
+            self.outage_since(known.map_or(now, |outage| outage.since), problems.to_owned())
         };
         let (outage, missing) = match (problems.is_empty(), nothing) {
             (true, _) => (None, None),
@@ -244,7 +247,7 @@ impl Snapshot {
 
     pub(crate) fn fail(&mut self, why: String, blame: Blame, now: Timestamp) {
         let since = self.outage.as_ref().map_or(now, |known| known.since);
-        self.outage = Some(Outage { vcenter: self.name.clone(), since, why });
+        self.outage = Some(self.outage_since(since, why));
         self.explained = Some((Instant::now(), blame));
     }
 
@@ -282,10 +285,8 @@ impl Snapshot {
 
     /// Forgets the guests that are not selected.
     pub(crate) fn keep_guests(&mut self, selected: &BTreeSet<Ref<VirtualMachine>>) {
-        let others: Vec<_> =
-            self.guests.keys().filter(|vm| !selected.contains(*vm)).cloned().collect();
-        for vm in others {
-            self.guests.remove_mut(&vm);
+        for vm in self.guests.clone().keys().filter(|vm| !selected.contains(*vm)) {
+            self.guests.remove_mut(vm);
         }
     }
 }
@@ -329,7 +330,7 @@ mod tests {
         let mut snapshot = snapshot();
         let why = |health: Health| match health {
             Health::Current { answered } => format!("current {answered}"),
-            Health::Partial { outage, .. } => format!("partial {} {}", outage.why, outage.since),
+            Health::Partial(outage) => format!("partial {} {}", outage.why, outage.since),
             Health::Unavailable(outage) => format!("unavailable {} {}", outage.why, outage.since),
         };
         assert!(why(snapshot.health()).starts_with("unavailable it has not answered yet"));

@@ -16,36 +16,12 @@ pub enum Change {
     Vms(BTreeSet<Ref<VirtualMachine>>),
 }
 
-impl Change {
-    fn merge(&mut self, other: Self) {
-        match (&mut *self, other) {
-            (Self::Vms(known), Self::Vms(more)) => known.extend(more),
-            (known, _) => *known = Self::Everything,
-        }
-    }
-}
-
 /// The state that followers write and views read.
 #[derive(Debug)]
 pub(crate) struct Published {
     pub(crate) snapshot: Arc<Snapshot>,
     /// What the view has not taken yet.
     pending: Option<Change>,
-}
-
-impl Published {
-    /// Changes the snapshot; what others hold of it stays as it was.
-    pub(crate) fn snapshot_mut(&mut self) -> &mut Snapshot {
-        Arc::make_mut(&mut self.snapshot)
-    }
-
-    /// Adds to what the view takes next.
-    pub(crate) fn report(&mut self, change: Change) {
-        match &mut self.pending {
-            Some(pending) => pending.merge(change),
-            None => self.pending = Some(change),
-        }
-    }
 }
 
 /// One vCenter as its follower publishes it.
@@ -59,14 +35,27 @@ pub struct View {
 /// The follower's side of a [`View`].
 #[derive(Debug, Clone)]
 pub(crate) struct Publisher {
-    pub(crate) state: Arc<watch::Sender<Published>>,
+    state: Arc<watch::Sender<Published>>,
     pub(crate) selected: watch::Receiver<BTreeSet<Ref<VirtualMachine>>>,
 }
 
 impl Publisher {
-    /// Changes the snapshot in a way that is not reported as a change.
-    pub(crate) fn update(&self, change: impl FnOnce(&mut Snapshot)) {
-        self.state.send_modify(|published| change(published.snapshot_mut()));
+    pub(crate) fn snapshot(&self) -> Arc<Snapshot> {
+        Arc::clone(&self.state.borrow().snapshot)
+    }
+
+    /// Changes the snapshot; what others hold of it stays as it was. `edit` returns what the view is to report.
+    pub(crate) fn update(&self, edit: impl FnOnce(&mut Snapshot) -> Option<Change>) {
+        self.state.send_modify(|published| {
+            let change = edit(Arc::make_mut(&mut published.snapshot));
+            published.pending = match (published.pending.take(), change) {
+                (Some(Change::Vms(known)), Some(Change::Vms(more))) => {
+                    Some(Change::Vms(known.into_iter().chain(more).collect()))
+                }
+                (Some(_), Some(_)) => Some(Change::Everything),
+                (known, change) => known.or(change),
+            };
+        });
     }
 }
 
@@ -110,17 +99,19 @@ impl View {
 
     /// Sets whose guests are followed: `guest.net`, network cards and cloud-init metadata.
     pub fn select_guests(&self, vms: BTreeSet<Ref<VirtualMachine>>) {
-        self.guests.send_if_modified(|selected| {
-            let changed = *selected != vms;
-            if changed {
-                *selected = vms;
-            }
-            changed
-        });
+        send_if_different(&self.guests, vms);
     }
 
     /// The snapshots as a channel, for those who need no list of changes.
     pub(crate) fn subscribe(&self) -> watch::Receiver<Published> {
-        self.state.subscribe()
+        self.changes.clone()
     }
+}
+
+pub(crate) fn send_if_different<T: PartialEq>(channel: &watch::Sender<T>, value: T) {
+    channel.send_if_modified(|known| {
+        let differs = *known != value;
+        *known = value;
+        differs
+    });
 }

@@ -4,7 +4,10 @@ use std::{fmt::Write as _, fs, path::PathBuf};
 
 use crate::{
     args::{Flags, IGNORED, REMOVED},
-    plan::node::Reason,
+    plan::{
+        lifecycle::{Decision, Refusal},
+        node::Reason,
+    },
 };
 use clap::CommandFactory;
 
@@ -65,6 +68,27 @@ fn every_reason_of_the_condition_has_its_paragraph() {
     let text = fs::read_to_string(page(MANAGER)).unwrap();
     for reason in Reason::ALL {
         assert!(text.contains(&format!("\n### {}\n", reason.as_str())), "{}", reason.as_str());
+    }
+}
+
+#[test]
+fn every_event_has_its_row() {
+    let text = fs::read_to_string(page(MANAGER)).unwrap();
+    let vm = String::new;
+    let refusals = [
+        Refusal::NoProviderId,
+        Refusal::NotRecorded,
+        Refusal::NotAsked,
+        Refusal::StillThere(vm()),
+        Refusal::Unregistered(vm()),
+        Refusal::NoRemovalRecord(vm()),
+        Refusal::TaskHistoryUnreadable(vm()),
+        Refusal::FolderNotVisible(vm()),
+        Refusal::TooMany,
+    ];
+    let events = refusals.map(|refusal| Decision::Refuse(refusal).event("node-1").unwrap().reason);
+    for reason in events.into_iter().chain(["Synced", "DeletingNode", "DeletingNodeFailed"]) {
+        assert!(text.contains(&format!("\n| `{reason}` |")), "{reason}");
     }
 }
 

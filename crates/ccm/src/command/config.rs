@@ -1,6 +1,9 @@
 //! Reads the configuration file and the environment of the program.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+};
 
 use cloud_config::{Config, Problems, Reader};
 use daemon::reload::Contents;
@@ -11,33 +14,18 @@ const SECRETS: &str = "/etc/cloud/secrets";
 /// The file that is read in a directory with several.
 const USUAL: &str = "vsphere.conf";
 
-/// The environment, and the variables of it that the program itself reads.
-#[derive(Clone)]
-pub(super) struct Environment {
-    pub(super) variables: Vec<(String, String)>,
-    /// `POD_NAMESPACE` and `POD_NAME`, where the manifest sets them.
-    pub(super) pod: Option<(String, String)>,
-    /// Whether `SKIP_NODE_DELETION` is set.
-    pub(super) skip_deletion: bool,
-}
+pub(super) struct Environment(pub(super) HashMap<String, String>);
 
 impl Environment {
-    pub(super) fn of(variables: impl IntoIterator<Item = (String, String)>) -> Self {
-        let variables: Vec<_> = variables.into_iter().collect();
-        let value = |name: &str| value_of(&variables, name);
-        // Any value counts, as in the Go program.
-        let skip_deletion = value("SKIP_NODE_DELETION").is_some();
-        let pod = value("POD_NAMESPACE").zip(value("POD_NAME"));
-        Self { variables, pod, skip_deletion }
+    /// Whether Nodes are never deleted. Any value counts, as in the Go program.
+    pub(super) fn skip_deletion(&self) -> bool {
+        self.0.contains_key("SKIP_NODE_DELETION")
     }
 
-    pub(super) fn value(&self, name: &str) -> Option<String> {
-        value_of(&self.variables, name)
+    /// Namespace and name of our pod, where the manifest sets them.
+    pub(super) fn pod(&self) -> Option<(&String, &String)> {
+        self.0.get("POD_NAMESPACE").zip(self.0.get("POD_NAME"))
     }
-}
-
-fn value_of(variables: &[(String, String)], name: &str) -> Option<String> {
-    variables.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone())
 }
 
 /// Why the files that `--cloud-config` names are not a configuration.
@@ -54,14 +42,14 @@ pub(super) enum InvalidConfig {
 pub(super) fn parser(
     strict: bool,
     ignore_load_balancing: bool,
-    variables: Vec<(String, String)>,
+    variables: HashMap<String, String>,
 ) -> impl Fn(&Contents) -> Result<Config, InvalidConfig> + Send + Sync + 'static {
     move |contents| {
         let (path, bytes) = chosen(contents).map_err(InvalidConfig::File)?;
         let secrets = Path::new(SECRETS).is_dir().then(|| PathBuf::from(SECRETS));
         let reader = Reader {
             strict,
-            environment: variables.iter().cloned().collect(),
+            environment: variables.clone().into_iter().collect(),
             secrets_directory: secrets,
             ignore_load_balancing,
         };
@@ -121,7 +109,7 @@ mod tests {
     #[test]
     fn a_variable_that_is_there_keeps_nodes_whatever_it_says() {
         let set = [("SKIP_NODE_DELETION".to_owned(), "false".to_owned())];
-        assert!(Environment::of(set).skip_deletion);
-        assert!(!Environment::of([]).skip_deletion);
+        assert!(Environment(set.into()).skip_deletion());
+        assert!(!Environment(HashMap::new()).skip_deletion());
     }
 }

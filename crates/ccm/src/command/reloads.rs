@@ -38,7 +38,7 @@ impl ReloadReporter {
             name: Some(name.to_owned()),
             ..ObjectReference::default()
         };
-        let about = match &environment.pod {
+        let about = match environment.pod() {
             Some((namespace, name)) => object("v1", "Pod", namespace, name),
             None => object(
                 "coordination.k8s.io/v1",

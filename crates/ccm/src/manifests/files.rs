@@ -20,7 +20,7 @@ fn files() -> Vec<(&'static str, String)> {
                   # Its configuration is in cloud-controller-manager-config.yaml; apply that first, edited.\n";
     let example_header =
         "# The cloud controller manager's configuration and credentials. An example: edit it.\n";
-    let objects = manifests(&Parameters::default()).values().unwrap();
+    let objects = manifests(&Parameters::default()).unwrap().values().unwrap();
     vec![
         ("cloud-controller-manager.yaml", file(header, &objects)),
         ("cloud-controller-manager-config.yaml", file(example_header, &example)),

@@ -94,13 +94,12 @@ pub(crate) enum Key {
     Reference(String),
 }
 
-/// The VMs of all vCenters.
 #[derive(Debug, Default)]
 pub(crate) struct Directory {
     vcenters: Vec<Listing>,
-    entries: Vec<Option<Entry>>,
-    free: Vec<usize>,
-    by_key: HashMap<Key, Vec<usize>>,
+    /// VMs with the position of their vCenter, in the order of that and of references: of several that are the
+    /// same, the first counts each time.
+    by_key: HashMap<Key, Vec<(usize, Arc<Vm>)>>,
 }
 
 #[derive(Debug)]
@@ -108,13 +107,13 @@ struct Listing {
     name: String,
     instance: Option<String>,
     health: Health,
-    entries: HashMap<Ref<VirtualMachine>, usize>,
+    vms: HashMap<Ref<VirtualMachine>, Arc<Vm>>,
 }
 
-#[derive(Debug)]
-struct Entry {
-    vcenter: usize,
-    vm: Arc<Vm>,
+impl Listing {
+    fn is_available(&self) -> bool {
+        !matches!(self.health, Health::Unavailable(_))
+    }
 }
 
 impl Directory {
@@ -128,7 +127,7 @@ impl Directory {
                 since: Timestamp::now(),
                 why: "it has not been read yet".to_owned(),
             }),
-            entries: HashMap::new(),
+            vms: HashMap::new(),
         };
         Self { vcenters: names.into_iter().map(listing).collect(), ..Self::default() }
     }
@@ -143,19 +142,16 @@ impl Directory {
     ) {
         let listing = &mut self.vcenters[vcenter];
         (listing.health, listing.instance) = (health, instance.map(str::to_owned));
-        let before: HashSet<_> = listing.entries.keys().cloned().collect();
-        let mut kept = HashSet::new();
-        let trusted = !matches!(listing.health, Health::Unavailable(_));
-        for vm in vms.filter(|_| trusted) {
-            kept.insert(vm.reference.clone());
-            let known = self.vcenters[vcenter].entries.get(&vm.reference);
-            let known = known.and_then(|at| self.entries[*at].as_ref());
-            if !known.is_some_and(|entry| Arc::ptr_eq(&entry.vm, vm)) {
+        let available = listing.is_available();
+        let mut gone = listing.vms.clone();
+        for vm in vms.filter(|_| available) {
+            let known = gone.remove(&vm.reference);
+            if !known.is_some_and(|known| Arc::ptr_eq(&known, vm)) {
                 self.update(vcenter, &vm.reference, Some(vm));
             }
         }
-        for gone in before.difference(&kept) {
-            self.update(vcenter, gone, None);
+        for reference in gone.keys() {
+            self.update(vcenter, reference, None);
         }
     }
 
@@ -163,7 +159,7 @@ impl Directory {
     /// unavailable until it is [replaced](Self::replace): an empty list proves nothing.
     pub(crate) fn refresh(&mut self, vcenter: usize, health: Health) {
         let listing = &mut self.vcenters[vcenter];
-        if !matches!(listing.health, Health::Unavailable(_)) {
+        if listing.is_available() {
             listing.health = health;
         }
     }
@@ -175,38 +171,30 @@ impl Directory {
         reference: &Ref<VirtualMachine>,
         vm: Option<&Arc<Vm>>,
     ) -> HashSet<Key> {
+        let listing = &mut self.vcenters[vcenter];
         let mut touched = HashSet::new();
-        if let Some(at) = self.vcenters[vcenter].entries.remove(reference)
-            && let Some(entry) = self.entries[at].take()
-        {
-            for key in keys_of(&entry.vm) {
-                if let Some(holders) = self.by_key.get_mut(&key) {
-                    holders.retain(|holder| *holder != at);
-                    if holders.is_empty() {
-                        self.by_key.remove(&key);
-                    }
+        for key in listing.vms.remove(reference).iter().flat_map(|vm| keys_of(vm)) {
+            if let Some(holders) = self.by_key.get_mut(&key) {
+                holders.retain(|(of, vm)| *of != vcenter || vm.reference != *reference);
+                if holders.is_empty() {
+                    self.by_key.remove(&key);
                 }
-                touched.insert(key);
             }
-            self.free.push(at);
+            touched.insert(key);
         }
-        let trusted = !matches!(self.vcenters[vcenter].health, Health::Unavailable(_));
-        if let Some(vm) = vm.filter(|vm| trusted && !vm.template) {
-            let at = self.free.pop().unwrap_or_else(|| {
-                self.entries.push(None);
-                self.entries.len() - 1
-            });
+        if let Some(vm) = vm.filter(|vm| listing.is_available() && !vm.template) {
+            listing.vms.insert(reference.clone(), Arc::clone(vm));
             for key in keys_of(vm) {
-                self.by_key.entry(key.clone()).or_default().push(at);
+                let holders = self.by_key.entry(key.clone()).or_default();
+                let before =
+                    |(of, held): &(usize, Arc<Vm>)| (*of, &held.reference) < (vcenter, reference);
+                holders.insert(holders.partition_point(before), (vcenter, Arc::clone(vm)));
                 touched.insert(key);
             }
-            self.entries[at] = Some(Entry { vcenter, vm: Arc::clone(vm) });
-            self.vcenters[vcenter].entries.insert(reference.clone(), at);
         }
         touched
     }
 
-    /// The VM of a Node.
     pub(crate) fn find(&self, lookup: &Lookup) -> Finding<'_> {
         let by_system = lookup.system_uuid.map(|uuid| self.with_uuid(uuid)).unwrap_or_default();
         match &lookup.provider_id {
@@ -289,7 +277,7 @@ impl Directory {
     fn outages(&self) -> Vec<Outage> {
         let outage = |listing: &Listing| match &listing.health {
             Health::Current { .. } => None,
-            Health::Partial { outage, .. } | Health::Unavailable(outage) => Some(outage.clone()),
+            Health::Partial(outage) | Health::Unavailable(outage) => Some(outage.clone()),
         };
         self.vcenters.iter().filter_map(outage).collect()
     }
@@ -320,20 +308,10 @@ impl Directory {
     /// The VMs with this key. A VM that is seen twice counts once: in a vCenter that is configured under two
     /// names, or as the two halves of a fault-tolerant pair, which share the instance UUID.
     fn with(&self, key: &Key) -> Vec<Machine<'_>> {
-        let holders = self.by_key.get(key).into_iter().flatten();
-        let machine = |entry: &'_ Entry| {
-            let Listing { name, instance, .. } = &self.vcenters[entry.vcenter];
-            (entry.vcenter, name.as_str(), instance.as_deref())
-        };
-        let mut all: Vec<_> = holders
-            .filter_map(|at| self.entries[*at].as_ref())
-            .map(|entry| (machine(entry), &*entry.vm))
-            .collect();
-        // In the order of the configuration and of references, so that the same one is kept each time.
-        all.sort_by_key(|((vcenter, ..), vm)| (*vcenter, vm.reference.value().to_owned()));
         let mut distinct: Vec<Machine<'_>> = Vec::new();
-        for ((_, vcenter, instance), vm) in all {
-            let machine = Machine { vcenter, instance, vm };
+        for (vcenter, vm) in self.by_key.get(key).into_iter().flatten() {
+            let Listing { name, instance, .. } = &self.vcenters[*vcenter];
+            let machine = Machine { vcenter: name, instance: instance.as_deref(), vm };
             if !distinct.iter().any(|known| known.is_same(&machine)) {
                 distinct.push(machine);
             }
@@ -360,7 +338,6 @@ fn one_of<'a>(found: &[Machine<'a>], uuid: Uuid, lookup: &Lookup, how: How) -> F
     }
 }
 
-/// The keys that a VM is found by.
 fn keys_of(vm: &Vm) -> impl Iterator<Item = Key> {
     let name = vm.host_name.as_deref().map(|name| short(name.trim()).to_lowercase());
     let address = vm.ip_address.as_deref().and_then(|text| text.parse::<IpAddr>().ok());

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::Node;
+use kube::ResourceExt;
 use vsphere::inventory::Vm;
 
 use super::discovery::Machine;
@@ -30,8 +31,8 @@ pub(crate) struct Identity {
 
 impl Identity {
     pub(crate) fn recorded(node: &Node) -> Option<Self> {
-        let annotations = node.metadata.annotations.as_ref()?;
-        let get = |key: &str| annotations.get(key).filter(|value| !value.is_empty()).cloned();
+        let get =
+            |key: &str| node.annotations().get(key).filter(|value| !value.is_empty()).cloned();
         Some(Self {
             vcenter: get(VCENTER)?,
             vm: get(VM)?,

@@ -17,7 +17,6 @@ use super::{
 /// An event of the watch of Nodes; `None` when it ended.
 pub(crate) type NodeEvent = Option<Result<Event<TrimmedNode>, watcher::Error>>;
 
-/// All Nodes, by name.
 #[derive(Default)]
 pub(crate) struct Nodes {
     known: HashMap<Arc<str>, Known>,
@@ -131,7 +130,6 @@ impl Nodes {
     }
 }
 
-/// The name of a Node.
 pub(crate) fn name(node: &Node) -> Arc<str> {
     node.metadata.name.as_deref().unwrap_or_default().into()
 }

@@ -30,7 +30,10 @@ use vsphere::{
 };
 
 use super::{discovery::Finding, identity::Identity};
-use crate::plan::lifecycle::{Evidence, Reference, Removal, is_ready};
+use crate::plan::{
+    lifecycle::{Evidence, Reference, Removal, is_ready},
+    node,
+};
 
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Requests about single VMs that are made at once.
@@ -42,6 +45,10 @@ const FIRST_RETRY: Duration = Duration::from_secs(2);
 /// The next retries come after this time, doubled each time. Records do not appear much later.
 const RETRY: Duration = Duration::from_secs(30);
 const LONGEST_RETRY: Duration = Duration::from_secs(600);
+/// Records may appear late and requests fail now and then, so nothing is reported before this many times.
+const TIMES: u32 = 3;
+/// Of this many reads one covers all of the time again: the user may have been allowed to see more since.
+const WHOLE_EVERY: u32 = 6;
 /// The longest pause between two requests whether a VM exists, while the answer keeps its Node.
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 /// How far vCenter's clock may be from ours, and how long a kubelet may be silent before its Node is not ready.
@@ -64,7 +71,7 @@ struct Inquiry {
     /// When the VM was last found although its Node was not ready.
     seen: Option<Timestamp>,
     existence: Existence,
-    removal: Known,
+    record: Record,
 }
 
 #[derive(Default)]
@@ -75,34 +82,29 @@ struct Existence {
     kept: u32,
 }
 
+/// What vCenter's task history has about the removal.
 #[derive(Default)]
-enum Known {
-    #[default]
-    NotAsked,
-    Asking {
-        before: u32,
-    },
-    /// vCenter has no record, asked so many times, the last time then.
-    NoRecord {
-        times: u32,
-        at: Instant,
-    },
-    Recorded(Removal),
+struct Record {
+    /// Stays once it is known.
+    removal: Option<Removal>,
+    asking: bool,
+    /// When the last request ended.
+    asked: Option<Instant>,
+    /// Answers without a record.
+    without: u32,
+    /// Requests that failed since the last answer.
+    failures: u32,
+    /// Up to when answers covered the history.
+    read_until: Option<Timestamp>,
 }
 
-/// VMs of one vCenter, and how long ago each may have been removed at most.
-struct Question {
-    connection: Connection,
-    vms: Vec<(Ref<VirtualMachine>, SignedDuration)>,
-}
+/// The connection to a vCenter, and VMs with the time within which each may have been removed.
+type Question = (Connection, Vec<(Ref<VirtualMachine>, SignedDuration)>);
+type Found = Result<HashMap<Ref<VirtualMachine>, history::Removal>, Error>;
 
 enum Reply {
     Existence(Key, Reference),
-    Removals {
-        vcenter: String,
-        vms: Vec<Ref<VirtualMachine>>,
-        found: Result<HashMap<Ref<VirtualMachine>, history::Removal>, Error>,
-    },
+    Removals { vcenter: String, vms: Vec<Ref<VirtualMachine>>, asked: Timestamp, found: Found },
 }
 
 impl Removals {
@@ -136,8 +138,13 @@ impl Removals {
             _ => Evidence::default(),
         });
         let evidence = evidence.collect();
-        for (vcenter, question) in questions {
-            self.ask_removals(vcenter, question);
+        for (vcenter, (connection, vms)) in questions {
+            let asked = Timestamp::now();
+            self.questions.spawn(async move {
+                let found = connection.history().removals(&vms).await;
+                let vms = vms.into_iter().map(|(vm, _)| vm).collect();
+                Reply::Removals { vcenter, vms, asked, found }
+            });
         }
         evidence
     }
@@ -156,7 +163,13 @@ impl Removals {
         let inquiry = self.vms.entry(key(identity)).or_default();
         let mut evidence = Evidence { folder_seen, ..Evidence::default() };
         if inquiry.existence.answer.is_some_and(|(reference, _)| reference == Reference::Gone) {
-            evidence.removal = inquiry.ask_removal(node, identity, connection, questions);
+            evidence.removal = inquiry.record.removal();
+            if inquiry.record.is_due() {
+                inquiry.record.asking = true;
+                let none = || (connection.clone(), Vec::new());
+                let (_, vms) = questions.entry(key(identity).0).or_insert_with(none);
+                vms.push((Ref::new(&identity.vm), inquiry.window(node, Timestamp::now())));
+            }
         }
         evidence.reference = inquiry.existence.reference(evidence.removal);
         if inquiry.existence.is_due(self.every, evidence.removal) {
@@ -174,15 +187,6 @@ impl Removals {
         evidence
     }
 
-    fn ask_removals(&mut self, vcenter: String, question: Question) {
-        let Question { connection, vms } = question;
-        self.questions.spawn(async move {
-            let found = connection.history().removals(&vms).await;
-            let vms = vms.into_iter().map(|(vm, _)| vm).collect();
-            Reply::Removals { vcenter, vms, found }
-        });
-    }
-
     /// Takes in the next answer; pending while nothing is asked. Cancel safe.
     pub(crate) async fn answered(&mut self) {
         match self.questions.join_next().await {
@@ -191,31 +195,23 @@ impl Removals {
                     inquiry.existence.take(reference);
                 }
             }
-            Some(Ok(Reply::Removals { vcenter, vms, found })) => self.take(&vcenter, vms, found),
+            Some(Ok(Reply::Removals { vcenter, vms, asked, found })) => {
+                if let Err(error) = &found {
+                    warn!(vcenter, %error, "could not read how VMs were removed; retrying");
+                }
+                for vm in vms {
+                    let removal = found.as_ref().map(|found| found.get(&vm).copied());
+                    if let Some(inquiry) =
+                        self.vms.get_mut(&(vcenter.clone(), vm.value().to_owned()))
+                    {
+                        inquiry.record.take(removal.map_err(drop), asked);
+                    }
+                }
+            }
             Some(Err(error)) => {
                 warn!(%error, "request about removed VMs ended early; their Nodes stay");
             }
             None => pending().await,
-        }
-    }
-
-    fn take(
-        &mut self,
-        vcenter: &str,
-        vms: Vec<Ref<VirtualMachine>>,
-        found: Result<HashMap<Ref<VirtualMachine>, history::Removal>, Error>,
-    ) {
-        let found = found.unwrap_or_else(|error| {
-            warn!(vcenter, %error, "could not read how VMs were removed; retrying");
-            HashMap::new()
-        });
-        for vm in vms {
-            let inquiry = self.vms.get_mut(&(vcenter.to_owned(), vm.value().to_owned()));
-            let Some(inquiry) = inquiry else { continue };
-            let Known::Asking { before } = inquiry.removal else { continue };
-            let nothing = Known::NoRecord { times: before + 1, at: Instant::now() };
-            let recorded = found.get(&vm).map(|removal| Known::Recorded((*removal).into()));
-            inquiry.removal = recorded.unwrap_or(nothing);
         }
     }
 
@@ -231,30 +227,44 @@ impl Removals {
 }
 
 impl Inquiry {
-    /// How the VM was removed, as far as that is known; else it is added to the questions.
-    fn ask_removal(
-        &mut self,
-        node: &Node,
-        identity: &Identity,
-        connection: &Connection,
-        questions: &mut HashMap<String, Question>,
-    ) -> Removal {
-        let before = match self.removal {
-            Known::NotAsked => 0,
-            Known::NoRecord { times, at } if at.elapsed() >= retry_after(times) => times,
-            Known::Recorded(_) | Known::Asking { .. } | Known::NoRecord { .. } => {
-                return self.removal.so_far();
+    /// How long ago the VM may have been removed at most, as far as that was not read.
+    fn window(&self, node: &Node, now: Timestamp) -> SignedDuration {
+        let whole = self.record.without.is_multiple_of(WHOLE_EVERY);
+        let read = self.record.read_until.filter(|_| !whole);
+        let since =
+            last_ready(node).max(self.seen.unwrap_or_default()).max(read.unwrap_or_default());
+        now.duration_since(since).max(SignedDuration::ZERO).saturating_add(SLACK)
+    }
+}
+
+impl Record {
+    fn removal(&self) -> Removal {
+        match self {
+            Self { removal: Some(removal), .. } => *removal,
+            Self { without: TIMES.., .. } => Removal::NoRecord,
+            Self { failures: TIMES.., .. } => Removal::Unreadable,
+            _ => Removal::NotAsked,
+        }
+    }
+
+    fn is_due(&self) -> bool {
+        let pause = retry_after(self.without.saturating_add(self.failures));
+        let waited = self.asked.is_none_or(|at| at.elapsed() >= pause);
+        self.removal.is_none() && !self.asking && waited
+    }
+
+    /// Takes in a record, an answer without one, or that there is no answer, which proves nothing. What was read
+    /// before an error is not kept: the newest part is read first, has most removals, and is one page long.
+    fn take(&mut self, answer: Result<Option<history::Removal>, ()>, asked: Timestamp) {
+        (self.asking, self.asked) = (false, Some(Instant::now()));
+        match answer {
+            Ok(Some(removal)) => self.removal = Some(removal.into()),
+            Ok(None) => {
+                self.without = self.without.saturating_add(1);
+                (self.failures, self.read_until) = (0, Some(asked));
             }
-        };
-        let unready = last_ready(node);
-        let since = self.seen.map_or(unready, |seen| seen.max(unready));
-        let window = Timestamp::now().duration_since(since).max(SignedDuration::ZERO);
-        let question = questions.entry(key(identity).0);
-        let question = question
-            .or_insert_with(|| Question { connection: connection.clone(), vms: Vec::new() });
-        question.vms.push((Ref::new(&identity.vm), window.saturating_add(SLACK)));
-        self.removal = Known::Asking { before };
-        self.removal.so_far()
+            Err(()) => self.failures = self.failures.saturating_add(1),
+        }
     }
 }
 
@@ -290,19 +300,6 @@ impl Existence {
     }
 }
 
-impl Known {
-    fn so_far(&self) -> Removal {
-        match self {
-            // A record may still appear.
-            Self::NotAsked
-            | Self::Asking { before: 0..=2 }
-            | Self::NoRecord { times: 1 | 2, .. } => Removal::NotAsked,
-            Self::Asking { .. } | Self::NoRecord { .. } => Removal::Untold,
-            Self::Recorded(removal) => *removal,
-        }
-    }
-}
-
 fn key(identity: &Identity) -> Key {
     (identity.vcenter.to_ascii_lowercase(), identity.vm.clone())
 }
@@ -316,8 +313,7 @@ fn retry_after(times: u32) -> Duration {
 
 /// When the Node stopped being ready, about a minute after its kubelet's last heartbeat. Its VM existed then.
 fn last_ready(node: &Node) -> Timestamp {
-    let conditions = node.status.as_ref().and_then(|status| status.conditions.as_ref());
-    let ready = conditions.and_then(|all| all.iter().find(|one| one.type_ == "Ready"));
+    let ready = node::condition(node, "Ready");
     let since = ready.and_then(|ready| ready.last_transition_time.as_ref());
     let since = since.or(node.metadata.creation_timestamp.as_ref());
     since.map_or(Timestamp::UNIX_EPOCH, |time| time.0)
@@ -343,5 +339,57 @@ async fn exists(connection: &Connection, vm: &Ref<VirtualMachine>) -> Reference 
         Err(_) if is("NoPermission") => Reference::Exists,
         Err(_) if is("ManagedObjectNotFound") => Reference::Gone,
         Err(_) => Reference::NotAsked,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Inquiry, Record, SLACK, TIMES, WHOLE_EVERY};
+    use crate::{
+        plan::lifecycle::Removal,
+        test_support::{at, node},
+    };
+    use serde_json::json;
+    use vsphere::history;
+
+    #[test]
+    fn a_history_that_cannot_be_read_is_not_one_without_a_record() {
+        let mut record = Record::default();
+        for _ in 1..TIMES {
+            record.take(Err(()), at(0));
+            assert_eq!(record.removal(), Removal::NotAsked);
+        }
+        record.take(Err(()), at(0));
+        assert_eq!(record.removal(), Removal::Unreadable);
+        record.take(Ok(None), at(0));
+        assert_eq!(record.removal(), Removal::NotAsked, "the first answer");
+        for _ in 1..TIMES {
+            record.take(Ok(None), at(0));
+        }
+        record.take(Err(()), at(0));
+        assert_eq!(record.removal(), Removal::NoRecord);
+        record.take(Ok(Some(history::Removal::Destroyed)), at(0));
+        assert_eq!(record.removal(), Removal::Destroyed);
+        assert!(!record.is_due());
+    }
+
+    #[test]
+    fn what_was_read_of_the_history_is_seldom_read_again() {
+        let unready = json!({"type": "Ready", "status": "Unknown", "lastTransitionTime": at(0)});
+        let node = node(json!({"status": {"conditions": [unready]}}));
+        let mut inquiry = Inquiry::default();
+        let window = |inquiry: &Inquiry, second| {
+            let window = inquiry.window(&node, at(second)).saturating_sub(SLACK);
+            window.as_secs()
+        };
+        assert_eq!(window(&inquiry, 60), 60);
+        inquiry.record.take(Err(()), at(60));
+        assert_eq!(window(&inquiry, 90), 90, "nothing is known to have been read");
+        for answer in 1..WHOLE_EVERY {
+            inquiry.record.take(Ok(None), at(100));
+            assert_eq!(window(&inquiry, 130), 30, "after {answer} answers");
+        }
+        inquiry.record.take(Ok(None), at(100));
+        assert_eq!(window(&inquiry, 130), 130, "the user may see more by now");
     }
 }

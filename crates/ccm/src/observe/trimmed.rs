@@ -6,9 +6,7 @@
 use std::{borrow::Cow, collections::BTreeMap};
 
 use k8s_openapi::{
-    api::core::v1::{
-        Node, NodeAddress, NodeCondition, NodeSpec, NodeStatus, NodeSystemInfo, Taint,
-    },
+    api::core::v1::{Node, NodeAddress, NodeCondition, NodeSpec, NodeStatus, NodeSystemInfo},
     apimachinery::pkg::apis::meta::v1::Time,
 };
 use kube::{Resource, api::ObjectMeta, core::ClusterResourceScope};
@@ -60,8 +58,7 @@ impl Resource for TrimmedNode {
 #[derive(Deserialize)]
 struct Fields {
     metadata: Metadata,
-    #[serde(default)]
-    spec: Spec,
+    spec: Option<NodeSpec>,
     #[serde(default)]
     status: Status,
 }
@@ -78,29 +75,11 @@ struct Metadata {
 }
 
 #[derive(Default, Deserialize)]
-struct Spec {
-    #[serde(rename = "providerID")]
-    provider_id: Option<String>,
-    taints: Option<Vec<Taint>>,
-}
-
-#[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Status {
     addresses: Option<Vec<NodeAddress>>,
-    conditions: Option<Vec<Condition>>,
+    conditions: Option<Vec<NodeCondition>>,
     node_info: Option<System>,
-}
-
-/// Without `lastHeartbeatTime`.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Condition {
-    r#type: String,
-    status: String,
-    reason: Option<String>,
-    message: Option<String>,
-    last_transition_time: Option<Time>,
 }
 
 #[derive(Deserialize)]
@@ -111,7 +90,10 @@ struct System {
 
 impl From<Fields> for TrimmedNode {
     fn from(fields: Fields) -> Self {
-        let Fields { metadata, spec, status } = fields;
+        let Fields { metadata, spec, mut status } = fields;
+        for condition in status.conditions.iter_mut().flatten() {
+            condition.last_heartbeat_time = None;
+        }
         let system = |system: System| NodeSystemInfo {
             system_uuid: system.uuid,
             ..NodeSystemInfo::default()
@@ -126,33 +108,14 @@ impl From<Fields> for TrimmedNode {
                 annotations: metadata.annotations,
                 ..ObjectMeta::default()
             },
-            spec: Some(NodeSpec {
-                provider_id: spec.provider_id,
-                taints: spec.taints,
-                ..NodeSpec::default()
-            }),
+            spec,
             status: Some(NodeStatus {
                 addresses: status.addresses,
-                conditions: status
-                    .conditions
-                    .map(|all| all.into_iter().map(NodeCondition::from).collect()),
+                conditions: status.conditions,
                 node_info: status.node_info.map(system),
                 ..NodeStatus::default()
             }),
         })
-    }
-}
-
-impl From<Condition> for NodeCondition {
-    fn from(condition: Condition) -> Self {
-        Self {
-            type_: condition.r#type,
-            status: condition.status,
-            reason: condition.reason,
-            message: condition.message,
-            last_transition_time: condition.last_transition_time,
-            last_heartbeat_time: None,
-        }
     }
 }
 

@@ -27,7 +27,6 @@ pub(crate) const EXTERNAL_IP: &str = "ExternalIP";
 
 /// VMware Tools report no more interfaces than this; cards may be among those left out.
 const MOST_REPORTED: usize = 16;
-/// The number of addresses that an error names.
 const MOST_NAMED: usize = 8;
 
 /// How addresses are chosen.
@@ -39,7 +38,6 @@ pub(crate) struct Settings {
     pub(crate) external: AddressRules,
 }
 
-/// What is known of a guest.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Guest<'a> {
     pub(crate) tools_run: bool,
@@ -122,7 +120,6 @@ impl Settings {
     }
 }
 
-/// The addresses of a guest for its Node.
 pub(crate) fn select(
     guest: &Guest<'_>,
     families: &[IpFamily],

@@ -7,7 +7,7 @@ mod guests;
 
 use vsphere::inventory::Vm;
 
-use self::guests::{CURRENT, KNOWN};
+use self::guests::{NAMES, OTHER_NAMES};
 
 /// `None` while the VM is being created and has no size yet.
 pub(crate) fn of(vm: &Vm) -> Option<String> {
@@ -19,9 +19,10 @@ pub(crate) fn of(vm: &Vm) -> Option<String> {
 /// The operating system by vCenter's name for it.
 fn os(guest_id: &str) -> &'static str {
     let id = guest_id.strip_suffix("Guest").unwrap_or(guest_id);
-    let mut tables = KNOWN.iter().chain(CURRENT);
-    let found = tables.find(|(_, ids)| ids.split(' ').any(|one| one == id));
-    found.map_or("unknown", |(os, _)| os)
+    let stem = id.strip_suffix("64").map_or(id, |stem| stem.trim_end_matches('_'));
+    let named = |id| NAMES.split(' ').find(|name| name.eq_ignore_ascii_case(id));
+    let others = OTHER_NAMES.iter().find(|(_, ids)| ids.split(' ').any(|one| one == stem));
+    named(id).or_else(|| named(stem)).or(others.map(|(name, _)| *name)).unwrap_or("unknown")
 }
 
 #[cfg(test)]
@@ -30,7 +31,7 @@ mod tests {
 
     use vsphere::inventory::Vm;
 
-    use super::{CURRENT, KNOWN, of, os};
+    use super::{NAMES, OTHER_NAMES, of, os};
 
     fn vm(cpus: i32, memory_mib: i32, guest_id: &str) -> Vm {
         Vm {
@@ -75,18 +76,23 @@ mod tests {
         check("windows9Server64Guest", "win10server");
         check("vmwarePhoton64Guest", "photon");
         check("winXPPro64Guest", "winxppro");
-        let ids: Vec<&str> = KNOWN.iter().flat_map(|(_, ids)| ids.split(' ')).collect();
-        assert_eq!(ids.len(), 151);
+        let mut ids = 0;
+        let lines = include_str!("instance_type/guests.txt").lines();
+        for (name, of_name) in lines.filter_map(|line| line.split_once(": ")) {
+            for id in of_name.split(' ') {
+                assert_eq!(os(&format!("{id}Guest")), name, "{id}");
+                ids += 1;
+            }
+        }
+        assert_eq!(ids, 210);
     }
 
     #[test]
     fn no_operating_system_is_listed_twice_and_all_can_be_labels() {
         let mut seen = HashSet::new();
-        for (os, ids) in KNOWN.iter().chain(CURRENT) {
-            assert!(os.bytes().all(|byte| byte.is_ascii_alphanumeric()), "{os}");
-            for id in ids.split(' ') {
-                assert!(seen.insert(id), "{id}");
-            }
+        for name in NAMES.split(' ').chain(OTHER_NAMES.iter().map(|(name, _)| *name)) {
+            assert!(name.bytes().all(|byte| byte.is_ascii_alphanumeric()), "{name}");
+            assert!(seen.insert(name.to_lowercase()), "{name}");
         }
     }
 

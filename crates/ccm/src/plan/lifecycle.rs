@@ -27,10 +27,10 @@ pub(crate) use self::{
 use crate::{
     observe::discovery::Finding,
     plan::{
-        node::Event,
+        node::{self, Event},
         taints::{self, UNINITIALIZED},
     },
-    provider_id::Reading,
+    provider_id::{self, Reading},
 };
 
 /// On Nodes that are never deleted, whatever became of their VM.
@@ -75,7 +75,6 @@ pub(crate) struct Moment {
     pub(crate) monotonic: Instant,
 }
 
-/// What happens to a Node.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Decision {
     Keep,
@@ -198,13 +197,16 @@ fn decide(
     now: Moment,
 ) -> Decision {
     let Subject { node, finding, .. } = subject;
-    if matches!(finding, Finding::NotOurs) || is_foreign(node) {
+    let reading = Reading::of(provider_id::of(node));
+    if matches!(finding, Finding::NotOurs) || matches!(reading, Reading::Foreign(_)) {
         return Decision::Keep;
     }
     if is_ready(node) {
         return taint::of_ready(node);
     }
-    if matches!(finding, Finding::Absent(_)) && is_unmanaged(node) {
+    // A Node without provider id that waits for none is not ours, as on bare metal.
+    let unmanaged = reading == Reading::Absent && !taints::has(node, UNINITIALIZED);
+    if matches!(finding, Finding::Absent(_)) && unmanaged {
         return Decision::Keep;
     }
     let mut unready = history.unready(uid(subject), now);
@@ -237,23 +239,9 @@ fn instance<'a>(subject: &Subject<'a>) -> Option<&'a str> {
     }
 }
 
-/// Whether the Node is a machine of another cloud, whatever VM was found.
-fn is_foreign(node: &Node) -> bool {
-    let id = node.spec.as_ref().and_then(|spec| spec.provider_id.as_deref());
-    matches!(Reading::of(id), Reading::Foreign(_))
-}
-
-/// Whether the Node has no provider id and waits for none, as on bare metal.
-fn is_unmanaged(node: &Node) -> bool {
-    let id = node.spec.as_ref().and_then(|spec| spec.provider_id.as_deref());
-    Reading::of(id) == Reading::Absent && !taints::has(node, UNINITIALIZED)
-}
-
 /// Whether the kubelet reports that the Node is ready. No report means no.
 pub(crate) fn is_ready(node: &Node) -> bool {
-    let status = node.status.as_ref();
-    let conditions = status.and_then(|status| status.conditions.as_deref()).unwrap_or_default();
-    conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
+    node::condition(node, "Ready").is_some_and(|ready| ready.status == "True")
 }
 
 #[cfg(test)]

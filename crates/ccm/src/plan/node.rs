@@ -17,13 +17,17 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Node, NodeAddress};
+use kube::ResourceExt;
 use vcenter::Place;
 use vsphere::inventory::{Nic, PowerState};
 
-pub(crate) use self::change::{Event, NodeChange, Summary};
+use self::condition::Condition;
 #[cfg(test)]
 pub(crate) use self::condition::{Reason, Status};
-use self::{condition::Condition, initialise::Outcome};
+pub(crate) use self::{
+    change::{Event, NodeChange, Summary},
+    condition::of_type as condition,
+};
 use crate::{
     observe::discovery::{Finding, Machine},
     plan::{
@@ -31,7 +35,7 @@ use crate::{
         taints::{self, UNINITIALIZED},
         zones,
     },
-    provider_id::Reading,
+    provider_id::{self, Reading},
 };
 
 /// An outage that lasts longer is reported by Nodes that wait to be initialised: their users are watching.
@@ -70,7 +74,7 @@ pub(crate) fn plan(
     settings: &Settings,
     now: Timestamp,
 ) -> NodeChange {
-    let reading = Reading::of(node.spec.as_ref().and_then(|spec| spec.provider_id.as_deref()));
+    let reading = Reading::of(provider_id::of(node));
     let adopted = settings.adopt && reading == Reading::Absent;
     let initialises = taints::has(node, UNINITIALIZED) || adopted;
     let machine = match &observed.finding {
@@ -78,8 +82,9 @@ pub(crate) fn plan(
         Finding::NotOurs => return NodeChange::default(),
         Finding::Found(machine, _) => machine,
         other => {
-            let ours =
-                initialises || reading != Reading::Absent || condition::existing(node).is_some();
+            let ours = initialises
+                || reading != Reading::Absent
+                || condition::vsphere_ready(node).is_some();
             if !ours && matches!(other, Finding::Absent(_) | Finding::Unknown(_)) {
                 // A machine that is not a VM, such as bare metal, and that no kubelet wants initialised.
                 return NodeChange::default();
@@ -92,13 +97,12 @@ pub(crate) fn plan(
         }
     };
     let fresh = addresses_of(node, machine, observed, settings);
-    let outcome = if initialises {
+    let (mut summary, condition) = if initialises {
         let fresh = fresh.and_then(|one| initialise::believed(node, one, observed.steady, now));
         initialise::initialise(node, machine, observed, settings, &reading, fresh)
     } else {
         initialise::refresh(node, machine, observed, settings, &reading, fresh)
     };
-    let Outcome { mut summary, condition } = outcome;
     summary.condition = Some(condition);
     NodeChange::new(node, summary, now)
 }
@@ -127,8 +131,7 @@ fn addresses_of(
     let families = settings.addresses.families_of(machine.vcenter);
     let selected = addresses::select(&guest, families, &settings.addresses)
         .map_err(|error| condition::of_addresses(&error))?;
-    let annotations = node.metadata.annotations.as_ref();
-    match annotations.and_then(|all| all.get(node_ip::PROVIDED_NODE_IP)) {
+    match node.annotations().get(node_ip::PROVIDED_NODE_IP) {
         None => Ok(selected),
         Some(annotation) => node_ip::prefer(annotation, &selected.addresses)
             .map(|addresses| Selection { addresses, ..selected })
@@ -138,7 +141,7 @@ fn addresses_of(
 
 /// The reason of the Node's condition, for metrics.
 pub(crate) fn standing(node: &Node) -> String {
-    let reason = condition::existing(node).and_then(|condition| condition.reason.clone());
+    let reason = condition::vsphere_ready(node).and_then(|condition| condition.reason.clone());
     reason.unwrap_or_else(|| "None".to_owned())
 }
 

@@ -8,14 +8,10 @@
 //! A tag that is missing leaves out a label and delays nothing else. [`Policy`] decides what happens to the
 //! labels of Nodes whose VM moved or whose tags changed later.
 
-use vsphere::{reference::Ref, types::ManagedEntity};
-
 /// The names of the tag categories; either may be unused.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Categories {
-    pub(crate) zone: Option<String>,
-    pub(crate) region: Option<String>,
-}
+pub(crate) use cloud_config::Labels as Categories;
+use vcenter::Ancestors;
+use vsphere::{reference::Ref, types::ManagedEntity};
 
 /// What happens to the labels of a Node when its zone changes after it was initialised.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -31,7 +27,6 @@ pub enum Policy {
     Warn,
 }
 
-/// Where a VM is, as far as tags show it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Zones {
     pub(crate) zone: Option<String>,
@@ -40,26 +35,15 @@ pub(crate) struct Zones {
     pub(crate) problems: Vec<String>,
 }
 
-/// The paths from a VM up to the root folder, each nearest first.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Paths<'a> {
-    /// The VM itself, the start of `folder`.
-    pub(crate) vm: Option<&'a Ref<ManagedEntity>>,
-    /// Host, cluster, folders, datacenter.
-    pub(crate) host: &'a [Ref<ManagedEntity>],
-    pub(crate) pool: &'a [Ref<ManagedEntity>],
-    /// The folders that the VM is filed in.
-    pub(crate) folder: &'a [Ref<ManagedEntity>],
-}
-
 /// Zone and region; `tags` returns the names of the tags that an object has in a category.
 pub(crate) fn find<'t>(
-    paths: Paths<'_>,
+    vm: Ref<ManagedEntity>,
+    ancestors: &Ancestors,
     categories: &Categories,
     tags: impl Fn(&Ref<ManagedEntity>, &str) -> &'t [String],
 ) -> Zones {
-    let own: Vec<_> = paths.vm.into_iter().chain(paths.folder).cloned().collect();
-    let paths = [paths.host, paths.pool, &own];
+    let own = [&[vm], ancestors.folder.as_slice()].concat();
+    let paths = [&ancestors.host, &ancestors.pool, &own];
     let nearest = |path: &[Ref<ManagedEntity>], category: &Option<String>| -> &'t [String] {
         let Some(category) = category else { return &[] };
         path.iter()

@@ -3,17 +3,19 @@
 use cloud_config::{Config, Labels, Nodes};
 use k8s_openapi::api::core::v1::{Event, Node};
 use kube::{Api, api::ListParams};
+pub(crate) use lab::kubelet::{
+    SHUTDOWN, UNINITIALIZED, addresses, annotation, condition_status, has_taint, is_initialised,
+    label, provider_id, vsphere_condition,
+};
 use lab::{
-    ControlPlane, VCenter, VCenterSpec, Wait, until,
+    ControlPlane, VCenter, VCenterSpec, Wait,
+    kubelet::{register, report_ready},
+    until,
     vcenter::{Description, Power},
 };
 use vsphere::tls::{Roots, Trust};
 
-pub(crate) use crate::node::{
-    BOUND, Running, SHUTDOWN, UNINITIALIZED, addresses, annotation, condition, eager, has_taint,
-    is_initialised, label, provider_id, put_login, secret, section, settings,
-};
-use crate::node::{register, report_ready};
+pub(crate) use crate::manager::{BOUND, Running, eager, put_login, secret, section, settings};
 
 pub(crate) const UUIDS: [&str; 2] =
     ["4230b1a0-5eed-4000-8000-000000000001", "4230b1a0-5eed-4000-8000-000000000002"];
@@ -77,13 +79,13 @@ impl Cluster {
         }
     }
 
-    /// Says whether the kubelet is ready.
+    /// Reports whether the kubelet is ready.
     pub(crate) async fn ready(&self, name: &str, ready: bool) {
         report_ready(&self.nodes, name, ready).await.unwrap();
     }
 
-    /// Returns when all Nodes were looked at twice: another one was tainted and untainted meanwhile.
-    pub(crate) async fn look_around(&self) {
+    /// Waits until all Nodes were planned twice: another one is tainted and untainted meanwhile.
+    pub(crate) async fn until_two_rounds_passed(&self) {
         self.vcenter.control().power("node-2", Power::Off).await.unwrap();
         self.ready("node-2", false).await;
         self.until("node-2", "tainted", |node| has_taint(node, SHUTDOWN)).await;
@@ -121,8 +123,8 @@ impl Cluster {
         state["sessions"].as_array().unwrap().iter().filter(of_user).count()
     }
 
-    /// How often something was told about all Nodes together.
-    pub(crate) async fn told(&self, reason: &str) -> i32 {
+    /// How many events with this reason there are about all Nodes together.
+    pub(crate) async fn event_count(&self, reason: &str) -> i32 {
         let events: Api<Event> = Api::namespaced(self.plane.client(), "default");
         let all = events.list(&ListParams::default()).await.unwrap().items;
         let about = all.iter().filter(|event| event.reason.as_deref() == Some(reason));
@@ -133,15 +135,4 @@ impl Cluster {
 /// How a vCenter of the lab is trusted.
 pub(crate) fn trust(vcenter: &VCenter) -> Trust {
     Trust::Verify { roots: Roots::File(vcenter.authority().to_owned()), thumbprint: None }
-}
-
-/// Why a Node does or does not agree with its VM: the reason of its condition, and the message.
-pub(crate) fn explanation(node: &Node) -> Option<(String, String)> {
-    let conditions = node.status.as_ref()?.conditions.as_ref()?;
-    let condition = conditions.iter().find(|one| one.type_ == "VSphereReady")?;
-    Some((condition.reason.clone()?, condition.message.clone().unwrap_or_default()))
-}
-
-pub(crate) fn reason(node: &Node) -> Option<String> {
-    explanation(node).map(|(reason, _)| reason)
 }

@@ -20,7 +20,7 @@ use vsphere::{
 };
 
 use crate::cluster::{
-    BOUND, Cluster, Running, SHUTDOWN, UUIDS, condition, has_taint, is_initialised, settings,
+    BOUND, Cluster, Running, SHUTDOWN, UUIDS, condition_status, has_taint, is_initialised, settings,
 };
 
 const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
@@ -64,11 +64,11 @@ async fn reasons(cluster: &Cluster, node: &str) -> Result<Vec<String>, kube::Err
     Ok(of_node.filter_map(|event| event.reason).collect())
 }
 
-async fn until_told(cluster: &Cluster, node: &str, reason: &str) {
-    let waited = until("an event that says why", LONG_BOUND, || async {
+async fn until_event(cluster: &Cluster, node: &str, reason: &str) {
+    let waited = until("an event with the reason", LONG_BOUND, || async {
         let reasons = reasons(cluster, node).await?;
-        let told = reasons.iter().any(|one| one == reason);
-        Ok(if told { Wait::Done(()) } else { Wait::NotYet(format!("{reasons:?}")) })
+        let reported = reasons.iter().any(|one| one == reason);
+        Ok(if reported { Wait::Done(()) } else { Wait::NotYet(format!("{reasons:?}")) })
     });
     waited.await.unwrap();
 }
@@ -95,7 +95,7 @@ async fn calls(cluster: &Cluster, method: &str) -> u64 {
 }
 
 /// Waits until vCenter was asked whether VMs exist in this many more rounds.
-async fn until_asked(cluster: &Cluster, rounds: u64) {
+async fn until_existence_checks(cluster: &Cluster, rounds: u64) {
     let before = calls(cluster, "HasPrivilegeOnEntities").await;
     let waited = until("more rounds", BOUND, || async {
         let more = calls(cluster, "HasPrivilegeOnEntities").await - before;
@@ -177,10 +177,15 @@ async fn a_node_whose_vm_was_destroyed_is_deleted_and_says_so() {
     assert_eq!(calls(&cluster, "CreateCollectorForTasks").await, 0, "all is well");
     cluster.vcenter.control().delete("node-1").await.unwrap();
     until_deleted(&cluster, "node-1").await;
-    until_told(&cluster, "node-1", "DeletingNode").await;
+    until_event(&cluster, "node-1", "DeletingNode").await;
     // Nothing was refused on the way: that would have worried somebody.
-    let told = reasons(&cluster, "node-1").await.unwrap();
-    assert!(!told.iter().any(|reason| reason.starts_with("Removal")), "{told:?}");
+    let reported = reasons(&cluster, "node-1").await.unwrap();
+    assert!(
+        !reported
+            .iter()
+            .any(|reason| ["NoRemovalRecord", "TaskHistoryUnreadable"].contains(&reason.as_str())),
+        "{reported:?}"
+    );
     assert!(exists(&cluster, "node-2").await);
     running.stop().await;
 }
@@ -190,7 +195,7 @@ async fn a_ready_node_stays_though_its_vm_was_destroyed() {
     let (cluster, running) = two_nodes(hasty()).await;
     cluster.ready("node-1", true).await;
     cluster.vcenter.control().delete("node-1").await.unwrap();
-    let unfound = |node: &_| condition(node, "VSphereReady").as_deref() != Some("True");
+    let unfound = |node: &_| condition_status(node, "VSphereReady") != Some("True");
     cluster.until("node-1", "a condition that says so", unfound).await;
     assert_eq!(calls(&cluster, "HasPrivilegeOnEntities").await, 0);
     cluster.ready("node-1", false).await;
@@ -202,8 +207,8 @@ async fn a_ready_node_stays_though_its_vm_was_destroyed() {
 async fn a_node_whose_vm_was_unregistered_stays_and_vcenter_is_asked_for_it_once() {
     let (cluster, running) = two_nodes(hasty()).await;
     cluster.vcenter.control().unregister("node-1").await.unwrap();
-    until_told(&cluster, "node-1", "VmUnregistered").await;
-    until_asked(&cluster, 3).await;
+    until_event(&cluster, "node-1", "VmUnregistered").await;
+    until_existence_checks(&cluster, 3).await;
     assert_eq!(calls(&cluster, "CreateCollectorForTasks").await, 1);
     assert_eq!(calls(&cluster, "DestroyCollector").await, 1);
     assert!(exists(&cluster, "node-1").await);
@@ -211,19 +216,33 @@ async fn a_node_whose_vm_was_unregistered_stays_and_vcenter_is_asked_for_it_once
 }
 
 #[tokio::test]
-async fn a_node_stays_while_vcenter_does_not_tell_how_its_vm_was_removed() {
+async fn a_history_that_cannot_be_read_keeps_the_node_until_it_can_and_is_not_one_without_a_record()
+{
     let (cluster, running) = two_nodes(hasty()).await;
     let silent = Fault::next("CreateCollectorForTasks", "NoPermission");
     let control = cluster.vcenter.control();
     control.fail(&Fault { count: ALWAYS, ..silent }).await.unwrap();
     control.delete("node-1").await.unwrap();
-    until_asked(&cluster, 3).await;
+    until_existence_checks(&cluster, 3).await;
     let asked = calls(&cluster, "CreateCollectorForTasks").await;
     assert!(asked <= 2, "once, and once more soon, because the record may come late: {asked}");
-    // That is told after the third time, half a minute later.
-    until_told(&cluster, "node-1", "RemovalUntold").await;
+    // An event says so after the third time, half a minute later.
+    until_event(&cluster, "node-1", "TaskHistoryUnreadable").await;
     let asked = calls(&cluster, "CreateCollectorForTasks").await;
     assert_eq!(asked, 3, "it is asked ever more seldom");
+    assert!(exists(&cluster, "node-1").await);
+    control.disarm().await.unwrap();
+    until_deleted(&cluster, "node-1").await;
+    let reported = reasons(&cluster, "node-1").await.unwrap();
+    assert!(!reported.iter().any(|reason| reason == "NoRemovalRecord"), "{reported:?}");
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_node_whose_vm_went_with_its_host_stays_because_nothing_records_how_it_went() {
+    let (cluster, running) = two_nodes(hasty()).await;
+    cluster.vcenter.control().delete("esx-1.lab.example").await.unwrap();
+    until_event(&cluster, "node-1", "NoRemovalRecord").await;
     assert!(exists(&cluster, "node-1").await);
     running.stop().await;
 }
@@ -233,11 +252,11 @@ async fn a_node_whose_vm_the_user_may_not_see_any_more_stays_though_it_is_destro
     let (cluster, running) = two_nodes(hasty()).await;
     // The folder and the resource pool of both.
     hide(&cluster.vcenter, "k8s").await;
-    // A watch that has seen a VM is not told of this; the next one is.
+    // A watch that has seen a VM does not learn of this; the next one does.
     cluster.vcenter.control().expire_sessions().await.unwrap();
-    until_told(&cluster, "node-1", "VmStillThere").await;
+    until_event(&cluster, "node-1", "VmStillThere").await;
     cluster.vcenter.control().delete("node-1").await.unwrap();
-    until_told(&cluster, "node-1", "NoSight").await;
+    until_event(&cluster, "node-1", "FolderNotVisible").await;
     assert!(exists(&cluster, "node-1").await);
     assert!(exists(&cluster, "node-2").await);
     running.stop().await;
@@ -253,12 +272,12 @@ async fn an_outage_of_vcenter_deletes_nothing_and_the_proof_begins_anew_after_it
     .await;
     let control = cluster.vcenter.control();
     control.delete("node-1").await.unwrap();
-    until_asked(&cluster, 2).await;
+    until_existence_checks(&cluster, 2).await;
     let kind = HttpFaultKind::Status { status: 503 };
     let outage = HttpFault { path: "/sdk".to_owned(), method: None, kind, count: ALWAYS };
     control.break_http(&outage).await.unwrap();
     for name in ["node-1", "node-2"] {
-        let unknown = |node: &_| condition(node, "VSphereReady").as_deref() == Some("Unknown");
+        let unknown = |node: &_| condition_status(node, "VSphereReady") == Some("Unknown");
         cluster.until(name, "a condition that says so", unknown).await;
     }
     let before = calls(&cluster, "HasPrivilegeOnEntities").await;
@@ -311,8 +330,8 @@ async fn of_four_vms_that_are_destroyed_at_once_three_nodes_go_and_the_fourth_wa
         let mut waiting = 0;
         for node in &left {
             let name = node.metadata.name.as_deref().unwrap_or_default();
-            let told = reasons(&cluster, name).await?;
-            waiting += usize::from(told.iter().any(|one| one == "TooManyDeletions"));
+            let reported = reasons(&cluster, name).await?;
+            waiting += usize::from(reported.iter().any(|one| one == "TooManyDeletions"));
         }
         let done = (left.len(), waiting) == (1, 1);
         Ok(if done { Wait::Done(()) } else { Wait::NotYet(format!("{} left", left.len())) })
@@ -322,7 +341,7 @@ async fn of_four_vms_that_are_destroyed_at_once_three_nodes_go_and_the_fourth_wa
     running.stop().await;
     let running = run();
     let again = until("the fourth waits in the new run", LONG_BOUND, || async {
-        let times = cluster.told("TooManyDeletions").await;
+        let times = cluster.event_count("TooManyDeletions").await;
         Ok(if times > 1 { Wait::Done(()) } else { Wait::NotYet(format!("reported {times} times")) })
     });
     again.await.unwrap();

@@ -4,8 +4,8 @@
 
 mod cluster;
 mod lifecycle;
-#[path = "../shared/node.rs"]
-mod node;
+#[path = "../shared/manager.rs"]
+mod manager;
 mod nodes;
 mod outages;
 mod rivals;

@@ -16,8 +16,8 @@ use tracing::{
 };
 
 use crate::cluster::{
-    BOUND, Cluster, Running, UNINITIALIZED, UUIDS, addresses, condition, has_taint, is_initialised,
-    label, provider_id, settings,
+    BOUND, Cluster, Running, UNINITIALIZED, UUIDS, addresses, condition_status, has_taint,
+    is_initialised, label, provider_id, settings,
 };
 
 #[tokio::test]
@@ -39,12 +39,12 @@ async fn nodes_are_initialised_with_all_that_is_known_of_their_vms_and_sessions_
         assert_eq!(label(&node, "topology.kubernetes.io/region"), Some("region-1"));
         let kind = label(&node, "node.kubernetes.io/instance-type").unwrap_or_default();
         assert!(kind.starts_with("vsphere-vm."), "{kind}");
-        assert_eq!(condition(&node, "VSphereReady").as_deref(), Some("True"), "{node:?}");
+        assert_eq!(condition_status(&node, "VSphereReady"), Some("True"), "{node:?}");
     }
     assert!(cluster.sessions("cpi").await > 0);
     running.stop().await;
     assert_eq!(cluster.sessions("cpi").await, 0);
-    assert_eq!(cluster.told("Synced").await, 2);
+    assert_eq!(cluster.event_count("Synced").await, 2);
 }
 
 /// More than are read from a vCenter and written to the API at once.
@@ -104,7 +104,7 @@ async fn a_manager_that_only_prints_writes_nothing() {
     let (sender, mut lines) = mpsc::unbounded_channel();
     let context = Context { mode: Mode::Print(sender), ..Context::new(cluster.plane.client()) };
     let running = Running::start(context, cluster.config(Vec::new()), settings(&[]));
-    let told = async {
+    let reported = async {
         while let Some(line) = lines.recv().await {
             if line.contains("vsphere://") {
                 return line;
@@ -112,7 +112,7 @@ async fn a_manager_that_only_prints_writes_nothing() {
         }
         String::new()
     };
-    let line = tokio::time::timeout(BOUND, told).await.unwrap();
+    let line = tokio::time::timeout(BOUND, reported).await.unwrap();
     assert!(line.starts_with("patch node node-1: ") && line.contains("10.99.0.11"), "{line}");
     running.stop().await;
     assert_eq!(before, cluster.nodes.get("node-1").await.unwrap());
@@ -160,8 +160,8 @@ async fn d27_a_run_without_trouble_warns_of_nothing() {
     cluster.join_both().await;
     cluster.vcenter.control().readdress("node-1", &["10.99.0.88/24"]).await.unwrap();
     cluster.until_at("node-1", "10.99.0.88").await;
-    cluster.look_around().await;
+    cluster.until_two_rounds_passed().await;
     running.stop().await;
-    let said = warnings.0.lock().unwrap().clone();
-    assert!(said.is_empty(), "{}", said.join("\n"));
+    let message = warnings.0.lock().unwrap().clone();
+    assert!(message.is_empty(), "{}", message.join("\n"));
 }

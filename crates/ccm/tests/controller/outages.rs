@@ -8,8 +8,8 @@ use tokio::net::TcpListener;
 use vsphere::tls::Trust;
 
 use crate::cluster::{
-    BOUND, Cluster, Running, SHUTDOWN, UNINITIALIZED, UUIDS, addresses, annotation, condition,
-    has_taint, is_initialised, label, reason, section, settings,
+    BOUND, Cluster, Running, SHUTDOWN, UNINITIALIZED, UUIDS, addresses, annotation,
+    condition_status, has_taint, is_initialised, label, section, settings, vsphere_condition,
 };
 
 const ZONE: &str = "topology.kubernetes.io/zone";
@@ -35,9 +35,9 @@ async fn while_vcenter_is_down_no_node_is_tainted_deleted_or_initialised_and_all
     cluster.ready("node-1", false).await;
     cluster.register("node-2", UUIDS[1], None).await;
     for name in ["node-1", "node-2"] {
-        let told = |node: &_| reason(node).as_deref() == Some("VCenterUnavailable");
-        let node = cluster.until(name, "told", told).await;
-        assert_eq!(condition(&node, "VSphereReady").as_deref(), Some("Unknown"));
+        let reported = |node: &_| vsphere_condition(node).0 == "VCenterUnavailable";
+        let node = cluster.until(name, "a condition with the reason", reported).await;
+        assert_eq!(condition_status(&node, "VSphereReady"), Some("Unknown"));
         assert!(!has_taint(&node, SHUTDOWN));
         assert_eq!(has_taint(&node, UNINITIALIZED), name == "node-2");
     }
@@ -80,7 +80,7 @@ async fn a_node_stays_while_one_of_several_vcenters_could_have_its_vm_and_is_dow
     cluster.join_both().await;
     cluster.vcenter.control().unregister("node-1").await.unwrap();
     cluster.ready("node-1", false).await;
-    cluster.look_around().await;
+    cluster.until_two_rounds_passed().await;
     let node = cluster.nodes.get("node-1").await.unwrap();
     assert!(is_initialised(&node) && !has_taint(&node, SHUTDOWN), "{node:?}");
     running.stop().await;
@@ -120,7 +120,7 @@ async fn a_manager_that_starts_again_goes_on_where_the_last_one_was() {
     cluster.until("node-2", "tainted", |node| has_taint(node, SHUTDOWN)).await;
     assert_eq!((&before.metadata.uid, &before.spec), (&after.metadata.uid, &after.spec));
     second.stop().await;
-    assert_eq!(cluster.told("Synced").await, 2);
+    assert_eq!(cluster.event_count("Synced").await, 2);
     assert_eq!(cluster.sessions("cpi").await, 0);
 }
 
@@ -135,8 +135,8 @@ async fn tags_that_cannot_be_read_hold_up_no_node_and_zones_come_later() {
     let node = cluster.until("node-1", "initialised", is_initialised).await;
     assert_eq!(label(&node, ZONE), None);
     assert_eq!(addresses(&node)["InternalIP"], "10.99.0.11");
-    let told = |node: &_| reason(node).as_deref() == Some("TopologyIncomplete");
-    cluster.until("node-1", "told about its zones", told).await;
+    let reported = |node: &_| vsphere_condition(node).0 == "TopologyIncomplete";
+    cluster.until("node-1", "a condition about its zones", reported).await;
     cluster.vcenter.control().disarm().await.unwrap();
     let zoned = |node: &_| label(node, ZONE) == Some("zone-1");
     cluster.until("node-1", "in its zone", zoned).await;
@@ -154,7 +154,7 @@ async fn zones_that_nobody_configured_cost_no_call_of_tags() {
     let running = cluster.run_with(config);
     let node = cluster.until("node-1", "initialised", is_initialised).await;
     assert_eq!(label(&node, ZONE), None);
-    assert_eq!(condition(&node, "VSphereReady").as_deref(), Some("True"));
+    assert_eq!(condition_status(&node, "VSphereReady"), Some("True"));
     let state = cluster.vcenter.control().state_as_json().await.unwrap();
     let calls = state["calls"].to_string();
     assert!(!calls.contains("/api/") && !calls.contains("/rest/"), "{calls}");

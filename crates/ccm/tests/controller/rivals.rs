@@ -47,7 +47,7 @@ async fn a_node_that_somebody_else_changes_all_the_time_is_initialised_and_loses
     assert!(lost.is_empty() && taints.len() > 3, "{lost:?} of {taints:?}");
     assert!(is_initialised(&node), "{node:?}");
     assert_eq!(label(&node, "topology.kubernetes.io/zone"), Some("zone-1"));
-    assert_eq!(cluster.told("Synced").await, 1);
+    assert_eq!(cluster.event_count("Synced").await, 1);
 }
 
 #[tokio::test]

@@ -7,8 +7,8 @@ use tokio::net::TcpListener;
 use vsphere::tls::Trust;
 
 use crate::cluster::{
-    BOUND, Cluster, Running, UNINITIALIZED, UUIDS, condition, explanation, has_taint,
-    is_initialised, put_login, secret, section, settings,
+    BOUND, Cluster, Running, UNINITIALIZED, UUIDS, condition_status, has_taint, is_initialised,
+    put_login, secret, section, settings, vsphere_condition,
 };
 
 #[tokio::test]
@@ -48,8 +48,8 @@ async fn credentials_may_come_later_and_change() {
     let mut config = cluster.config(Vec::new());
     config.vcenters[0].credentials = secret();
     let running = cluster.run_with(config);
-    let told = |node: &_| explanation(node).is_some_and(|(_, why)| why.contains("does not exist"));
-    cluster.until("node-1", "told that the Secret is missing", told).await;
+    let reported = |node: &_| vsphere_condition(node).1.contains("does not exist");
+    cluster.until("node-1", "a message that the Secret is missing", reported).await;
     let client = cluster.plane.client();
     put_login(&client, "cpi@vsphere.local", "Lab-cpi-1!").await.unwrap();
     cluster.until("node-1", "initialised", is_initialised).await;
@@ -74,9 +74,9 @@ async fn vms_are_looked_for_in_the_configured_datacenters_only() {
     let mut config = cluster.config(Vec::new());
     config.vcenters[0].datacenters = vec!["/europe/dc-2".to_owned()];
     let elsewhere = cluster.run_with(config.clone());
-    let told = |node: &_| condition(node, "VSphereReady").is_some();
-    let node = cluster.until("node-1", "a condition", told).await;
-    assert_ne!(condition(&node, "VSphereReady").as_deref(), Some("True"));
+    let reported = |node: &_| condition_status(node, "VSphereReady").is_some();
+    let node = cluster.until("node-1", "a condition", reported).await;
+    assert_ne!(condition_status(&node, "VSphereReady"), Some("True"));
     assert!(has_taint(&node, UNINITIALIZED));
     elsewhere.stop().await;
     config.vcenters[0].datacenters.push("dc-1".to_owned());
@@ -85,20 +85,20 @@ async fn vms_are_looked_for_in_the_configured_datacenters_only() {
     running.stop().await;
 }
 
-/// What a Node says that stays uninitialised, once a silent vCenter is told at once.
-async fn said_by_a_new_node(cluster: &Cluster, config: Config) -> String {
+/// The message of a Node that stays uninitialised, where an unavailable vCenter is reported at once.
+async fn message_of_a_new_node(cluster: &Cluster, config: Config) -> String {
     cluster.register("node-1", UUIDS[0], None).await;
     let impatient = settings(&["--vcenter-patience=0s"]);
     let running = Running::start(ccm::Context::new(cluster.plane.client()), config, impatient);
-    let is_told = |node: &Node| {
-        let said = explanation(node);
-        // The first word is that nobody has asked yet.
-        said.is_some_and(|(reason, why)| reason == "VCenterUnavailable" && why.contains("System."))
+    let is_reported = |node: &Node| {
+        let (reason, message) = vsphere_condition(node);
+        // The first message is that vCenter has not answered yet.
+        reason == "VCenterUnavailable" && message.contains("System.")
     };
-    let node = cluster.until("node-1", "told what is missing", is_told).await;
+    let node = cluster.until("node-1", "a message about what is missing", is_reported).await;
     assert!(has_taint(&node, UNINITIALIZED), "{node:?}");
     running.stop().await;
-    explanation(&node).unwrap().1
+    vsphere_condition(&node).1.to_owned()
 }
 
 #[tokio::test]
@@ -106,10 +106,10 @@ async fn a_datacenter_that_is_not_there_is_named_and_its_name_is_no_pattern() {
     let cluster = Cluster::start().await;
     let mut config = cluster.config(Vec::new());
     config.vcenters[0].datacenters = vec!["dc-*".to_owned()];
-    let said = said_by_a_new_node(&cluster, config).await;
+    let message = message_of_a_new_node(&cluster, config).await;
     assert!(
-        said.contains("\"dc-*\"") && said.contains("datacenters in the configuration"),
-        "{said}"
+        message.contains("\"dc-*\"") && message.contains("datacenters in the configuration"),
+        "{message}"
     );
 }
 
@@ -120,9 +120,9 @@ async fn a_user_who_may_see_nothing_is_told_so_and_not_that_the_vm_is_missing() 
     let inline =
         Inline { user: "nobody@vsphere.local".to_owned(), password: "Lab-nobody-1!".into() };
     config.vcenters[0].credentials = CredentialSource::Inline(inline);
-    let said = said_by_a_new_node(&cluster, config).await;
+    let message = message_of_a_new_node(&cluster, config).await;
     assert!(
-        said.contains("grant the user a role with the privilege System.View on Folder"),
-        "{said}"
+        message.contains("grant the user a role with the privilege System.View on Folder"),
+        "{message}"
     );
 }

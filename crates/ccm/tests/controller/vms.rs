@@ -8,8 +8,9 @@ use lab::{
 };
 
 use crate::cluster::{
-    BOUND, Cluster, Running, SHUTDOWN, UUIDS, VM, addresses, annotation, condition, eager,
-    has_taint, is_initialised, label, provider_id, put_login, reason, secret, section, trust,
+    BOUND, Cluster, Running, SHUTDOWN, UUIDS, VM, addresses, annotation, condition_status, eager,
+    has_taint, is_initialised, label, provider_id, put_login, secret, section, trust,
+    vsphere_condition,
 };
 
 const HOST: &str = "ccm.vsphere.vmware.com/host";
@@ -51,8 +52,8 @@ async fn a_suspended_vm_counts_as_shut_down_and_its_node_stays() {
     let running = cluster.run_eagerly(cluster.config(Vec::new()));
     cluster.join_both().await;
     cluster.vcenter.control().power("node-1", Power::Suspended).await.unwrap();
-    let asleep = |node: &_| reason(node).as_deref() == Some("PoweredOff");
-    let ready = cluster.until("node-1", "told to be off", asleep).await;
+    let asleep = |node: &_| vsphere_condition(node).0 == "PoweredOff";
+    let ready = cluster.until("node-1", "a condition that it is off", asleep).await;
     assert!(!has_taint(&ready, SHUTDOWN), "the kubelet has not been missed yet");
     cluster.ready("node-1", false).await;
     let node = cluster.until("node-1", "tainted", |node| has_taint(node, SHUTDOWN)).await;
@@ -71,11 +72,11 @@ async fn an_inaccessible_vm_keeps_its_node() {
     let before = cluster.nodes.get("node-1").await.unwrap();
     cluster.vcenter.control().reach_vm("node-1", false).await.unwrap();
     cluster.ready("node-1", false).await;
-    cluster.look_around().await;
+    cluster.until_two_rounds_passed().await;
     let after = cluster.nodes.get("node-1").await.unwrap();
     assert_eq!((&before.metadata.uid, &before.spec), (&after.metadata.uid, &after.spec));
     cluster.vcenter.control().reach_vm("node-1", true).await.unwrap();
-    let good = |node: &_| condition(node, "VSphereReady").as_deref() == Some("True");
+    let good = |node: &_| condition_status(node, "VSphereReady") == Some("True");
     cluster.until("node-1", "in agreement", good).await;
     running.stop().await;
 }
@@ -173,8 +174,8 @@ async fn a_guest_whose_tools_stop_reporting_leaves_the_node_its_addresses() {
     cluster.join_both().await;
     let before = cluster.nodes.get("node-1").await.unwrap();
     cluster.vcenter.control().run_tools("node-1", false).await.unwrap();
-    let told = |node: &_| reason(node).as_deref() == Some("ToolsNotRunning");
-    let silent = cluster.until("node-1", "told", told).await;
+    let reported = |node: &_| vsphere_condition(node).0 == "ToolsNotRunning";
+    let silent = cluster.until("node-1", "a condition with the reason", reported).await;
     assert_eq!(addresses(&before), addresses(&silent));
     cluster.vcenter.control().readdress("node-1", &["10.99.0.80/24"]).await.unwrap();
     cluster.vcenter.control().run_tools("node-1", true).await.unwrap();
@@ -195,13 +196,13 @@ async fn a_vm_that_the_user_may_not_see_any_more_does_not_take_its_node_with_it(
     cluster.join_both().await;
     put_login(&client, "two@vsphere.local", "Lab-cpi-1!").await.unwrap();
     cluster.ready("node-1", false).await;
-    let missed = |node: &_| reason(node).as_deref() == Some("VmNotFound");
+    let missed = |node: &_| vsphere_condition(node).0 == "VmNotFound";
     let before = cluster.until("node-1", "not seen", missed).await;
-    cluster.look_around().await;
+    cluster.until_two_rounds_passed().await;
     let after = cluster.nodes.get("node-1").await.unwrap();
     assert_eq!((&before.metadata.uid, &before.spec), (&after.metadata.uid, &after.spec));
     put_login(&client, "cpi@vsphere.local", "Lab-cpi-1!").await.unwrap();
-    let good = |node: &_| condition(node, "VSphereReady").as_deref() == Some("True");
+    let good = |node: &_| condition_status(node, "VSphereReady") == Some("True");
     cluster.until("node-1", "in agreement", good).await;
     running.stop().await;
 }

@@ -17,7 +17,7 @@ use serde_json::json;
 use vsphere::tls::{Roots, Trust};
 
 use crate::{
-    node::{put_login, secret, section},
+    manager::{put_login, secret, section},
     script::{MACHINES, VCENTERS, Who, home},
     witness::Witness,
 };

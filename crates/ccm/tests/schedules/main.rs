@@ -9,8 +9,8 @@
 #![cfg(test)]
 
 mod lane;
-#[path = "../shared/node.rs"]
-mod node;
+#[path = "../shared/manager.rs"]
+mod manager;
 mod play;
 mod script;
 mod witness;

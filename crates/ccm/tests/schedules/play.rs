@@ -6,16 +6,18 @@ use anyhow::{Context, Result, bail};
 use k8s_openapi::api::core::v1::Node;
 use kube::api::DeleteParams;
 use lab::{
-    Wait, until,
+    Wait,
+    kubelet::{
+        SHUTDOWN, UNINITIALIZED, addresses, annotation, condition_status, has_taint,
+        is_initialised, label, provider_id, register, report_ready,
+    },
+    until,
     vcenter::{CloneSpec, HttpFault, HttpFaultKind, Power},
 };
 
 use crate::{
     lane::{Lane, Machine, Sessions},
-    node::{
-        BOUND, Running, SHUTDOWN, UNINITIALIZED, addresses, annotation, condition, eager,
-        has_taint, is_initialised, label, provider_id, register, report_ready,
-    },
+    manager::{BOUND, Running, eager},
     script::{MACHINES, Outage, Script, Step, VCENTERS, Who, home},
     witness::Seen,
 };
@@ -377,9 +379,9 @@ impl Model {
     }
 
     fn check_kept(&self, node: &Node) -> Check {
-        let state = condition(node, "VSphereReady");
+        let state = condition_status(node, "VSphereReady");
         if self.power != Power::On {
-            if state.as_deref() != Some("False") {
+            if state != Some("False") {
                 return Err("it does not say that its VM is off");
             }
             if !self.ready && !has_taint(node, SHUTDOWN) {
@@ -400,7 +402,7 @@ impl Model {
         if label(node, "topology.kubernetes.io/zone") != Some("zone-1") {
             return Err("it has no zone");
         }
-        if state.as_deref() != Some("True") {
+        if state != Some("True") {
             return Err("it does not say that all is well");
         }
         self.check_taint(node)

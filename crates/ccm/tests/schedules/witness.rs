@@ -17,7 +17,7 @@ use kube::{
 };
 use tokio::task::JoinSet;
 
-use crate::node::{SHUTDOWN, UNINITIALIZED, has_taint, provider_id};
+use lab::kubelet::{SHUTDOWN, UNINITIALIZED, has_taint, provider_id};
 
 /// What was seen, and what may be.
 #[derive(Debug, Default)]
@@ -46,13 +46,13 @@ pub(crate) struct Witness {
 impl Witness {
     pub(crate) fn start(nodes: Api<Node>) -> Self {
         let seen: Arc<Mutex<Seen>> = Arc::default();
-        let told = Arc::clone(&seen);
+        let reported = Arc::clone(&seen);
         let mut watching = JoinSet::new();
         watching.spawn(async move {
             let events = watcher(nodes, watcher::Config::default()).default_backoff();
             let mut events = pin!(events);
             while let Some(event) = events.next().await {
-                let mut seen = told.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut seen = reported.lock().unwrap_or_else(PoisonError::into_inner);
                 if let Ok(event) = event {
                     seen.take(event);
                 }
@@ -96,7 +96,7 @@ impl Seen {
 
     fn judge(&mut self, node: &Node) {
         let name = name(node);
-        // What is told late is older than what the test made, and no harm.
+        // What is reported late is older than what the test made, and no harm.
         if let Some(version) = self.foreign.get(&name)
             && number(version.as_deref()) < number(node.metadata.resource_version.as_deref())
         {

@@ -5,5 +5,7 @@
 mod credentials;
 mod datacenters;
 mod guests;
+mod permissions;
+mod silence;
 mod site;
 mod watch;

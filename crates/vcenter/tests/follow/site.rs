@@ -78,14 +78,23 @@ impl Site {
         what: &str,
         holds: impl Fn(&Snapshot) -> bool,
     ) -> std::sync::Arc<Snapshot> {
+        self.until_within(LIMIT, what, holds).await
+    }
+
+    pub(crate) async fn until_within(
+        &mut self,
+        limit: Duration,
+        what: &str,
+        holds: impl Fn(&Snapshot) -> bool,
+    ) -> std::sync::Arc<Snapshot> {
         let waiting = async {
             while !holds(&self.view.snapshot()) {
                 // Heartbeats are not changes, so look again now and then.
                 drop(timeout(Duration::from_millis(200), self.view.changed()).await);
             }
         };
-        if timeout(LIMIT, waiting).await.is_err() {
-            panic!("not within a minute: {what}; health: {:?}", self.view.snapshot().health());
+        if timeout(limit, waiting).await.is_err() {
+            panic!("not within {limit:?}: {what}; health: {:?}", self.view.snapshot().health());
         }
         self.view.snapshot()
     }

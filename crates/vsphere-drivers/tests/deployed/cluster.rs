@@ -6,14 +6,14 @@ use ccm::manifests::{Manifests, NAMESPACE};
 use k8s_openapi::api::core::v1::{Event, Node};
 use kube::{
     Api,
-    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams},
 };
-use lab::{ControlPlane, VCenter, VCenterSpec, Wait, audit::Request, until};
+use lab::{ControlPlane, VCenter, VCenterSpec, Wait, audit::Request, kubelet, until};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use tokio::process::{Child, Command};
 
-use crate::{BOUND, UNINITIALIZED, UUIDS, secret, vsphere_conf};
+use crate::{BOUND, UUIDS, secret, vsphere_conf};
 
 pub(crate) const ACCOUNT: &str = "cloud-controller-manager";
 
@@ -91,18 +91,7 @@ impl Cluster {
     /// Registers a Node as a kubelet does that has an external cloud provider.
     pub(crate) async fn register(&self, number: usize) -> String {
         let name = format!("node-{number}");
-        let taint = json!({"key": UNINITIALIZED, "value": "true", "effect": "NoSchedule"});
-        let node = json!({"metadata": {"name": name}, "spec": {"taints": [taint]}});
-        let node: Node = serde_json::from_value(node).unwrap();
-        self.nodes.create(&PostParams::default(), &node).await.unwrap();
-        let system = json!({
-            "architecture": "amd64", "bootID": "", "containerRuntimeVersion": "", "kernelVersion": "",
-            "kubeProxyVersion": "", "kubeletVersion": "", "machineID": "", "operatingSystem": "linux",
-            "osImage": "", "systemUUID": UUIDS[number - 1],
-        });
-        let status = json!({"status": {"nodeInfo": system}});
-        let patch = Patch::Strategic(status);
-        self.nodes.patch_status(&name, &PatchParams::default(), &patch).await.unwrap();
+        kubelet::register(&self.nodes, &name, UUIDS[number - 1], None).await.unwrap();
         name
     }
 
@@ -131,7 +120,7 @@ impl Cluster {
     }
 
     /// Waits until the account has made such a request.
-    pub(crate) async fn until_asked(&self, what: &str, fits: impl Fn(&Request) -> bool) {
+    pub(crate) async fn until_requested(&self, what: &str, fits: impl Fn(&Request) -> bool) {
         until(what, BOUND, || async {
             let requests = self.requests();
             let found = requests.iter().any(&fits);
@@ -141,13 +130,13 @@ impl Cluster {
         .unwrap();
     }
 
-    /// Waits until events about the pod have told this so often.
-    pub(crate) async fn until_told(&self, reason: &str, count: i32) {
+    /// Waits until this many events with the reason are about the pod.
+    pub(crate) async fn until_event_count(&self, reason: &str, count: i32) {
         let events: Api<Event> = Api::namespaced(self.plane.client(), NAMESPACE);
-        until(&format!("{reason} is told {count} times"), BOUND, || async {
+        until(&format!("{reason} was recorded {count} times"), BOUND, || async {
             let all = events.list(&ListParams::default()).await?.items;
-            let told = all.iter().filter(|event| event.reason.as_deref() == Some(reason));
-            let seen: i32 = told.filter_map(|event| event.count).sum();
+            let reported = all.iter().filter(|event| event.reason.as_deref() == Some(reason));
+            let seen: i32 = reported.filter_map(|event| event.count).sum();
             Ok(if seen == count { Wait::Done(()) } else { Wait::NotYet(format!("{all:#?}")) })
         })
         .await
@@ -183,11 +172,11 @@ impl Program {
         let pid = i32::try_from(self.child.id().unwrap()).ok().and_then(Pid::from_raw).unwrap();
         kill_process(pid, Signal::TERM).unwrap();
         let status = tokio::time::timeout(BOUND, self.child.wait()).await.unwrap().unwrap();
-        assert!(status.success(), "{status}: {}", self.said());
+        assert!(status.success(), "{status}: {}", self.log());
     }
 
     /// What it logged.
-    pub(crate) fn said(&self) -> String {
+    pub(crate) fn log(&self) -> String {
         fs::read_to_string(&self.log).unwrap()
     }
 }

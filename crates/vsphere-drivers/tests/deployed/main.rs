@@ -10,12 +10,10 @@ mod roles;
 use std::{collections::BTreeMap, fs, path::Path, time::Duration};
 
 use ccm::manifests;
-use k8s_openapi::api::core::v1::Node;
 use serde_json::{Value, json};
 
 /// Generous: the machine may be busy with other things.
 const BOUND: Duration = Duration::from_secs(120);
-const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 const UUIDS: [&str; 2] =
     ["4230b1a0-5eed-4000-8000-000000000001", "4230b1a0-5eed-4000-8000-000000000002"];
 /// The account that the simulator's default world has for cloud controller managers.
@@ -68,21 +66,4 @@ fn server_of(url: &str) -> (String, u16) {
         Some((host, port)) => (host.to_owned(), port.parse().unwrap()),
         None => (place.to_owned(), 443),
     }
-}
-
-fn has_taint(node: &Node, key: &str) -> bool {
-    let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_ref());
-    taints.is_some_and(|taints| taints.iter().any(|taint| taint.key == key))
-}
-
-fn provider_id(node: &Node) -> Option<&str> {
-    node.spec.as_ref()?.provider_id.as_deref()
-}
-
-fn is_initialised(node: &Node) -> bool {
-    !has_taint(node, UNINITIALIZED) && provider_id(node).is_some()
-}
-
-fn label<'a>(node: &'a Node, key: &str) -> Option<&'a str> {
-    node.metadata.labels.as_ref()?.get(key).map(String::as_str)
 }

@@ -13,10 +13,15 @@ use kube::{
     Api,
     api::{DeleteParams, ListParams, Patch, PatchParams},
 };
-use lab::{CloudController, Image, Lab, Spec, Wait, image::Runtime, until};
+use lab::{
+    CloudController, Image, Lab, Spec, Wait,
+    image::Runtime,
+    kubelet::{is_initialised, label, provider_id},
+    until,
+};
 use serde_json::json;
 
-use crate::{BOUND, UUIDS, config_map, is_initialised, label, provider_id, secret};
+use crate::{BOUND, UUIDS, config_map, secret};
 
 const PROGRAM: &str = "vsphere-cloud-controller-manager";
 
@@ -62,7 +67,7 @@ async fn the_manager_s_pod_becomes_ready_and_initialises_the_nodes_it_runs_on() 
 
     let url = vcenter.url_for_pods();
     let mut objects = vec![secret(url), config_map(url, vcenter.authority())];
-    objects.extend(manifests::manifests(&Parameters::default()).values().unwrap());
+    objects.extend(manifests::manifests(&Parameters::default()).unwrap().values().unwrap());
     lab.control_plane().apply(&objects).unwrap();
     for (name, uuid) in ["node-1", "node-2"].into_iter().zip(UUIDS) {
         let node = until(&format!("{name} is initialised"), BOUND, || async {

@@ -6,13 +6,16 @@ use ccm::manifests::{Manifests, Parameters, manifests};
 use hyper::http::Request;
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use kube::{Client, Config, config::AuthInfo};
-use lab::{Wait, audit, until};
+use lab::{
+    Wait, audit,
+    kubelet::{UNINITIALIZED, has_taint, is_initialised},
+    until,
+};
 use serde_json::{Value, json};
 
 use crate::{
-    BOUND, UNINITIALIZED,
+    BOUND,
     cluster::{Cluster, Program},
-    has_taint, is_initialised,
 };
 
 /// One verb on one resource that a role allows.
@@ -73,7 +76,7 @@ fn grants(made: &Manifests) -> BTreeSet<Grant> {
 
 #[tokio::test]
 async fn every_right_of_the_account_is_used_and_none_is_missing() {
-    let made = manifests(&Parameters::default());
+    let made = manifests(&Parameters::default()).unwrap();
     let cluster = Cluster::start(&made).await;
     let program = cluster.run().await;
     for number in [1, 2] {
@@ -138,7 +141,7 @@ async fn refuse_twice(cluster: &Cluster) {
         (mistake, "ConfigRefused", 2),
     ] {
         cluster.configure(text);
-        cluster.until_told(reason, count).await;
+        cluster.until_event_count(reason, count).await;
     }
 }
 
@@ -181,7 +184,7 @@ async fn answer(cluster: &Cluster, path: &str, token: &str) -> Result<String, St
 
 /// The manifests without what they allow on a resource.
 fn without(resource: &str) -> Manifests {
-    let mut made = manifests(&Parameters::default());
+    let mut made = manifests(&Parameters::default()).unwrap();
     let other = |rule: &PolicyRule| !rule.resources.iter().flatten().any(|one| one == resource);
     made.cluster_role.rules.iter_mut().for_each(|rules| rules.retain(other));
     for role in &mut made.roles {
@@ -196,7 +199,7 @@ async fn refused(resource: &str) -> (Cluster, Program) {
     let program = cluster.run().await;
     cluster.register(1).await;
     cluster
-        .until_asked(&format!("{resource} is refused"), |request| {
+        .until_requested(&format!("{resource} is refused"), |request| {
             request.code == 403 && request.resource == resource
         })
         .await;
@@ -208,9 +211,11 @@ async fn a_manager_that_may_not_read_its_secret_says_so_and_initialises_no_node(
     let (cluster, program) = refused("secrets").await;
     let token = collector(&cluster).await;
     until("readiness names the Secret", BOUND, || async {
-        let said = answer(&cluster, "/readyz?verbose", &token).await.unwrap_or_else(|error| error);
-        let names = said.contains("kube-system/vsphere-cloud-secret") && said.contains("forbidden");
-        Ok(if names { Wait::Done(()) } else { Wait::NotYet(said) })
+        let output =
+            answer(&cluster, "/readyz?verbose", &token).await.unwrap_or_else(|error| error);
+        let names =
+            output.contains("kube-system/vsphere-cloud-secret") && output.contains("forbidden");
+        Ok(if names { Wait::Done(()) } else { Wait::NotYet(output) })
     })
     .await
     .unwrap();
@@ -223,9 +228,9 @@ async fn a_manager_that_may_not_read_its_secret_says_so_and_initialises_no_node(
 async fn a_manager_that_may_not_write_addresses_says_so_and_leaves_the_taint() {
     let (cluster, program) = refused("nodes/status").await;
     until("its log names the right that is missing", BOUND, || async {
-        let said = program.said();
-        let names = said.contains("nodes/status") && said.contains("forbidden");
-        Ok(if names { Wait::Done(()) } else { Wait::NotYet(said) })
+        let output = program.log();
+        let names = output.contains("nodes/status") && output.contains("forbidden");
+        Ok(if names { Wait::Done(()) } else { Wait::NotYet(output) })
     })
     .await
     .unwrap();

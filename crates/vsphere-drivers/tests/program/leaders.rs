@@ -28,23 +28,23 @@ async fn when_the_leader_ends_or_dies_the_other_one_takes_over_and_works() {
     let world = World::start().await;
     world.write("vsphere.conf", &world.configuration(""));
     let mut first = world.run(QUICK);
-    first.says("watching vCenter");
+    first.until_printed("watching vCenter");
     let mut second = world.run(QUICK);
-    second.says("standing by");
+    second.until_printed("standing by");
     let before = holder(&world).await.unwrap();
     first.stop();
     assert_eq!(holder_of_other(&world, &before).await, holder(&world).await.unwrap());
-    second.says("watching vCenter");
+    second.until_printed("watching vCenter");
     world.register("node-1").await;
     world.until("node-1", "initialised by the second", is_initialised).await;
 
     let mut third = world.run(QUICK);
-    third.says("standing by");
+    third.until_printed("standing by");
     let before = holder(&world).await.unwrap();
     second.signal(Signal::KILL);
-    second.ends();
+    second.until_ended();
     holder_of_other(&world, &before).await;
-    third.says("watching vCenter");
+    third.until_printed("watching vCenter");
     third.stop();
     assert_eq!(holder(&world).await, None, "the lease is given back");
 }
@@ -68,7 +68,7 @@ async fn nothing_is_left_at_vcenter_and_of_the_lease_when_the_program_ends() {
     for signal in [Signal::TERM, Signal::INT] {
         let mut program = world.run(&[]);
         world.until("node-1", "initialised", is_initialised).await;
-        program.says("watching vCenter");
+        program.until_printed("watching vCenter");
         until("a session", BOUND, || async {
             let sessions = world.sessions().await;
             Ok(if sessions > 0 { Wait::Done(()) } else { Wait::NotYet(sessions.to_string()) })
@@ -76,7 +76,7 @@ async fn nothing_is_left_at_vcenter_and_of_the_lease_when_the_program_ends() {
         .await
         .unwrap();
         program.signal(signal);
-        let (status, seen) = program.ends();
+        let (status, seen) = program.until_ended();
         assert!(status.success(), "{seen}");
         assert_eq!(world.sessions().await, 0);
         assert_eq!(holder(&world).await, None);
@@ -93,7 +93,7 @@ async fn a_leader_that_loses_its_lease_ends_at_once_and_leaves_no_session() {
     let leases: Api<Lease> = Api::namespaced(world.plane.client(), "kube-system");
     let taken = Patch::Merge(json!({"spec": {"holderIdentity": "somebody else"}}));
     leases.patch("cloud-controller-manager", &PatchParams::default(), &taken).await.unwrap();
-    let (status, seen) = program.ends();
+    let (status, seen) = program.until_ended();
     assert_eq!(status.code(), Some(1), "{seen}");
     assert!(seen.contains("is held by somebody else"), "{seen}");
     assert_eq!(world.sessions().await, 0);

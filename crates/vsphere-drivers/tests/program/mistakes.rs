@@ -2,10 +2,10 @@
 
 use std::process::Command;
 
-use crate::world::{Program, World, is_initialised, label, verdict};
+use crate::world::{Program, World, is_initialised, label, vsphere_condition};
 
 fn refused(flags: &[&str]) -> String {
-    let (status, text) = Program::start(flags, &[]).ends();
+    let (status, text) = Program::start(flags, &[]).until_ended();
     assert_eq!(status.code(), Some(1), "{text}");
     text
 }
@@ -29,10 +29,10 @@ fn a_driver_that_does_not_exist_is_answered_with_those_that_do() {
 #[test]
 fn version_and_help_are_no_errors() {
     let mut program = Program::start(&["--version"], &[]);
-    let (status, text) = program.ends();
+    let (status, text) = program.until_ended();
     assert!(status.success());
     assert_eq!(text, format!("vsphere-cloud-controller-manager {}\n", env!("CARGO_PKG_VERSION")));
-    let (status, text) = Program::start(&["--help"], &[]).ends();
+    let (status, text) = Program::start(&["--help"], &[]).until_ended();
     assert!(status.success());
     assert!(text.contains("--zone-policy <POLICY>"), "{text}");
 }
@@ -42,10 +42,10 @@ async fn a_wrong_indent_is_found_with_line_and_key() {
     let world = World::start().await;
     let text = world.configuration("").replace("vcenter:\n  east:", "  vcenter:\n    east:");
     world.write("vsphere.conf", &text);
-    let (status, said) = world.run(&["--leader-elect=false"]).ends();
-    assert_eq!(status.code(), Some(1), "{said}");
-    assert!(said.contains("vsphere.conf:6:3"), "{said}");
-    assert!(said.contains("vcenter"), "{said}");
+    let (status, output) = world.run(&["--leader-elect=false"]).until_ended();
+    assert_eq!(status.code(), Some(1), "{output}");
+    assert!(output.contains("vsphere.conf:6:3"), "{output}");
+    assert!(output.contains("vcenter"), "{output}");
 }
 
 #[tokio::test]
@@ -54,9 +54,9 @@ async fn a_wrong_password_is_told_by_the_node_that_waits() {
     world.register("node-1").await;
     world.write("vsphere.conf", &world.configuration("").replace("Lab-cpi-1!", "Lab-cpi-2!"));
     let mut program = world.run(&["--leader-elect=false"]);
-    let line = program.says("vCenter is unavailable");
+    let line = program.until_printed("vCenter is unavailable");
     assert!(line.contains("the user name or the password is wrong"), "{line}");
-    let message = world.told("node-1", "VCenterUnavailable").await;
+    let message = world.until_reason("node-1", "VCenterUnavailable").await;
     assert!(message.contains("east") && message.contains("the password is wrong"), "{message}");
     assert!(message.contains("correct the credentials in the configuration"), "{message}");
     assert!(!message.contains("Lab-cpi-2!"), "{message}");
@@ -69,7 +69,7 @@ async fn a_datacenter_that_does_not_exist_is_named() {
     world.register("node-1").await;
     world.write("vsphere.conf", &world.configuration("    datacenters: [dc-one]\n"));
     let mut program = world.run(&["--leader-elect=false"]);
-    let message = world.told("node-1", "VCenterUnavailable").await;
+    let message = world.until_reason("node-1", "VCenterUnavailable").await;
     assert!(message.contains("does not show the datacenter \"dc-one\""), "{message}");
     assert!(message.contains("dc-1"), "those that exist are named: {message}");
     program.stop();
@@ -84,7 +84,7 @@ async fn zones_without_tags_leave_a_node_that_works_and_says_so() {
     let mut program = world.run(&["--leader-elect=false"]);
     let node = world.until("node-1", "initialised", is_initialised).await;
     assert_eq!(label(&node, "topology.kubernetes.io/zone"), Some("zone-1"));
-    let message = world.told("node-1", "TopologyIncomplete").await;
+    let message = world.until_reason("node-1", "TopologyIncomplete").await;
     assert!(message.contains("no-such-category"), "{message}");
     program.stop();
 }
@@ -97,9 +97,9 @@ async fn a_user_without_privileges_is_told_which_one_is_missing() {
         world.configuration("").replace("cpi@", "nobody@").replace("Lab-cpi-1!", "Lab-nobody-1!");
     world.write("vsphere.conf", &text);
     let mut program = world.run(&["--leader-elect=false"]);
-    let told = |node: &_| !verdict(node).1.is_empty();
-    let node = world.until("node-1", "a condition", told).await;
-    let (reason, message) = verdict(&node);
+    let reported = |node: &_| !vsphere_condition(node).1.is_empty();
+    let node = world.until("node-1", "a condition", reported).await;
+    let (reason, message) = vsphere_condition(&node);
     assert!(
         message.contains("grant the user a role with the privilege System."),
         "{reason}: {message}"
@@ -115,7 +115,7 @@ async fn a_guest_without_tools_is_told_by_the_node() {
     world.register("node-1").await;
     world.write("vsphere.conf", &world.configuration(""));
     let mut program = world.run(&["--leader-elect=false"]);
-    let message = world.told("node-1", "ToolsNotRunning").await;
+    let message = world.until_reason("node-1", "ToolsNotRunning").await;
     assert!(message.contains("VMware Tools"), "{message}");
     program.stop();
 }

@@ -9,21 +9,21 @@ use kube::{
 };
 use serde_json::json;
 
-use crate::world::{World, is_initialised, label, verdict};
+use crate::world::{World, is_initialised, label, vsphere_condition};
 
 #[tokio::test]
 async fn a_configuration_that_becomes_wrong_is_refused_and_told_and_the_old_one_works_on() {
     let world = World::start().await;
     world.write("vsphere.conf", &world.configuration(""));
     let mut program = world.run(&["--leader-elect=false"]);
-    program.says("watching vCenter");
+    program.until_printed("watching vCenter");
     world.write(
         "vsphere.conf",
         &world.configuration("nodes:\n  internalNetworkSubnetCidr: 10.0.0/8\n"),
     );
     let message = world.event("ConfigRefused").await;
     assert!(message.contains("internalNetworkSubnetCidr") && message.contains(":10:"), "{message}");
-    program.says("the last good value stays in force");
+    program.until_printed("the last good value stays in force");
     world.register("node-1").await;
     world.until("node-1", "initialised", is_initialised).await;
 
@@ -31,7 +31,7 @@ async fn a_configuration_that_becomes_wrong_is_refused_and_told_and_the_old_one_
     world.write("vsphere.conf", &world.configuration(zones));
     let message = world.event("ConfigReloaded").await;
     assert!(message.contains("without a restart"), "{message}");
-    program.says("watching vCenter");
+    program.until_printed("watching vCenter");
     world.nodes.delete("node-1", &DeleteParams::default()).await.unwrap();
     world.register("node-1").await;
     let zoned = |node: &_| label(node, "topology.kubernetes.io/zone") == Some("zone-1");
@@ -51,7 +51,7 @@ async fn a_rotated_secret_is_used_without_a_restart_and_a_wrong_one_locks_nobody
         .replace("password: Lab-cpi-1!", "secretNamespace: kube-system");
     world.write("vsphere.conf", &text);
     let mut program = world.run(&["--leader-elect=false"]);
-    let message = world.told("node-1", "VCenterUnavailable").await;
+    let message = world.until_reason("node-1", "VCenterUnavailable").await;
     assert!(message.contains("the Secret kube-system/vsphere"), "{message}");
     assert!(message.contains("does not exist"), "{message}");
     let secrets: Api<Secret> = Api::namespaced(world.plane.client(), "kube-system");
@@ -62,14 +62,14 @@ async fn a_rotated_secret_is_used_without_a_restart_and_a_wrong_one_locks_nobody
     let (user, password) = (format!("{host}.username"), format!("{host}.password"));
     let wrong = secret(json!({user.as_str(): "cpi@vsphere.local", "other.password": "x"}));
     secrets.create(&PostParams::default(), &wrong).await.unwrap();
-    let told = |node: &_| verdict(node).1.contains(&password);
-    world.until("node-1", "told which key is missing", told).await;
+    let reported = |node: &_| vsphere_condition(node).1.contains(&password);
+    world.until("node-1", "reported which key is missing", reported).await;
     let mistyped =
         secret(json!({user.as_str(): "cpi@vsphere.local", password.as_str(): "Lab-cpi"}));
     secrets.delete("vsphere", &DeleteParams::default()).await.unwrap();
     secrets.create(&PostParams::default(), &mistyped).await.unwrap();
-    let told = |node: &_| verdict(node).1.contains("the password is wrong");
-    world.until("node-1", "told that the password is wrong", told).await;
+    let reported = |node: &_| vsphere_condition(node).1.contains("the password is wrong");
+    world.until("node-1", "reported that the password is wrong", reported).await;
     let right = secret(json!({user: "cpi@vsphere.local", password: "Lab-cpi-1!\n"}));
     secrets.delete("vsphere", &DeleteParams::default()).await.unwrap();
     secrets.create(&PostParams::default(), &right).await.unwrap();
@@ -115,7 +115,7 @@ async fn credentials_in_a_directory_are_followed() {
         .replace("password: Lab-cpi-1!", &format!("secretsDirectory: {}", directory.display()));
     world.write("vsphere.conf", &text);
     let mut program = world.run(&["--leader-elect=false"]);
-    let message = world.told("node-1", "VCenterUnavailable").await;
+    let message = world.until_reason("node-1", "VCenterUnavailable").await;
     assert!(message.contains("does not exist"), "{message}");
     fs::create_dir(&directory).unwrap();
     fs::write(directory.join(format!("{host}.username")), "cpi@vsphere.local\n").unwrap();
@@ -134,7 +134,7 @@ async fn a_new_file_of_authorities_is_used_without_a_restart() {
     let text = world.configuration("").replace(&authority, &file.display().to_string());
     world.write("vsphere.conf", &text);
     let mut program = world.run(&["--leader-elect=false"]);
-    let message = world.told("node-1", "VCenterUnavailable").await;
+    let message = world.until_reason("node-1", "VCenterUnavailable").await;
     assert!(message.contains("certificate"), "{message}");
     world.write("ca.pem", &good);
     world.until("node-1", "initialised", is_initialised).await;
@@ -149,7 +149,7 @@ async fn a_file_of_authorities_may_come_later() {
     let file = world.path("ca.pem").display().to_string();
     world.write("vsphere.conf", &world.configuration("").replace(&authority, &file));
     let mut program = world.run(&["--leader-elect=false"]);
-    let message = world.told("node-1", "VCenterUnavailable").await;
+    let message = world.until_reason("node-1", "VCenterUnavailable").await;
     assert!(message.contains(&file), "{message}");
     world.write("ca.pem", &fs::read_to_string(&authority).unwrap());
     world.until("node-1", "initialised", is_initialised).await;
@@ -163,7 +163,7 @@ async fn what_would_be_done_is_printed_and_not_done() {
     let before = world.nodes.get("node-1").await.unwrap();
     world.write("vsphere.conf", &world.configuration(""));
     let mut program = world.run(&["--dry-run"]);
-    let line = program.says("patch node node-1");
+    let line = program.until_printed("patch node node-1");
     assert!(line.contains("vsphere://"), "{line}");
     program.stop();
     assert_eq!(before, world.nodes.get("node-1").await.unwrap());

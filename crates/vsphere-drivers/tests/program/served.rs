@@ -9,7 +9,8 @@ use lab::{Wait, until, vcenter::Power};
 use serde_json::json;
 
 use crate::world::{
-    BOUND, SHUTDOWN, UNINITIALIZED, UUID, World, has_taint, is_initialised, label, verdict,
+    BOUND, SHUTDOWN, UNINITIALIZED, UUID, World, has_taint, is_initialised, label,
+    vsphere_condition,
 };
 
 async fn get(client: &Client, path: &str, token: &str) -> Result<String, kube::Error> {
@@ -111,7 +112,7 @@ async fn upstreams_command_line_works_and_says_what_has_no_effect() {
         "--node-labels=team=storage",
         "--leader_elect=false",
     ]);
-    let line = program.says("flags without effect");
+    let line = program.until_printed("flags without effect");
     assert!(line.contains("--profiling") && !line.contains("--kube-api-qps"), "{line}");
     let node = world.until("node-1", "initialised", is_initialised).await;
     assert_eq!(label(&node, "team"), Some("storage"));
@@ -135,10 +136,11 @@ async fn a_switched_off_lifecycle_controller_taints_nothing_while_the_other_one_
     world.until("node-1", "initialised", is_initialised).await;
     stop_reporting(&world, "node-1").await;
     world.vcenter.control().power("node-1", Power::Off).await.unwrap();
-    world.until("node-1", "its VM is off", |node| verdict(node).0 == "PoweredOff").await;
+    world.until("node-1", "its VM is off", |node| vsphere_condition(node).0 == "PoweredOff").await;
     // Whatever the other controller does after that, it does after it saw that the VM is off.
     world.vcenter.control().power("node-1", Power::On).await.unwrap();
-    let node = world.until("node-1", "its VM is on", |node| verdict(node).0 == "Synced").await;
+    let node =
+        world.until("node-1", "its VM is on", |node| vsphere_condition(node).0 == "Synced").await;
     assert!(!has_taint(&node, SHUTDOWN), "{node:?}");
     program.stop();
 }
@@ -168,7 +170,7 @@ async fn a_controller_that_is_switched_off_does_nothing() {
     // The controller that runs has looked at the Node when it is tainted; the other one would have initialised it.
     let node = world.until("node-1", "shut down", |node| has_taint(node, SHUTDOWN)).await;
     assert!(has_taint(&node, UNINITIALIZED), "{node:?}");
-    assert_eq!(verdict(&node), (String::new(), String::new()), "{node:?}");
+    assert_eq!(vsphere_condition(&node), ("", ""), "{node:?}");
     program.stop();
 }
 
@@ -194,7 +196,7 @@ async fn a_normal_start_logs_no_warning_of_the_libraries_below() {
     let mut program = world.run(&[]);
     world.until("node-1", "initialised", is_initialised).await;
     program.signal(rustix::process::Signal::TERM);
-    let (status, log) = program.ends();
+    let (status, log) = program.until_ended();
     assert!(status.success(), "{log}");
     let loud = |line: &&str| line.contains(" WARN daemon") || line.contains(" ERROR ");
     assert_eq!(log.lines().filter(loud).collect::<Vec<_>>(), [""; 0]);

@@ -12,7 +12,7 @@ use kube::{
     api::{ListParams, Patch, PatchParams, PostParams},
 };
 use lab::{
-    ControlPlane, VCenter, VCenterSpec, Wait, until,
+    ControlPlane, VCenter, VCenterSpec, Wait, kubelet, until,
     vcenter::{Certificate, Control, Fault, HttpFault, HttpFaultKind},
 };
 use serde_json::{Value, json};
@@ -22,7 +22,7 @@ use tokio::{
     task::JoinSet,
 };
 
-use crate::world::{Program, UNINITIALIZED, is_initialised, verdict};
+use crate::world::{Program, is_initialised, vsphere_condition};
 
 const NODES: usize = 500;
 /// Five hundred Nodes take longer than one.
@@ -218,7 +218,7 @@ impl Storm {
         let waited = until(what, BOUND, || async {
             let all = self.nodes.list(&ListParams::default()).await?.items;
             let left: Vec<_> = all.iter().filter(|node| !holds(node)).collect();
-            let first = left.first().map(|node| (&node.metadata.name, verdict(node)));
+            let first = left.first().map(|node| (&node.metadata.name, vsphere_condition(node)));
             Ok(match left.len() {
                 0 if all.len() == NODES => Wait::Done(()),
                 count => Wait::NotYet(format!("{count} of {} are not: {first:?}", all.len())),
@@ -270,6 +270,7 @@ impl Storm {
                 self.wire.lead_to(address_of(&self.vcenter)).await;
             }
             Outage::MissingDatacenter => self.control().rename("dc-2", "moved").await.unwrap(),
+            // Tags are read after a datacenter, cluster or host changed, and then every few seconds until that works.
             Outage::UnreadableTags => {
                 for path in
                     ["/rest/com/vmware/cis/tagging", "/api/cis/tagging", "/api/vcenter/tagging"]
@@ -278,6 +279,7 @@ impl Storm {
                     let fault = HttpFault { path: path.to_owned(), method: None, kind, count: 0 };
                     self.control().break_http(&fault).await.unwrap();
                 }
+                self.control().rename("dc-2", "moved").await.unwrap();
             }
             Outage::ExpiringSessions => self.control().expire_sessions().await.unwrap(),
             Outage::WrongPassword => {
@@ -286,6 +288,46 @@ impl Storm {
                 self.control().expire_sessions().await.unwrap();
             }
         }
+    }
+
+    /// How often vCenter was asked for something that only a manager that noticed the outage asks for.
+    async fn signs(&self, outage: Outage) -> u64 {
+        let (list, key, value) = match outage {
+            Outage::ExpiringSessions => ("calls", "method", "Login"),
+            // The watch starts again.
+            Outage::MissingDatacenter => ("calls", "method", "CreatePropertyCollector"),
+            _ => ("requests", "path", "tagging"),
+        };
+        let counts = self.control().calls().await.unwrap();
+        let is_sign = |one: &&Value| one[key].as_str().is_some_and(|text| text.contains(value));
+        let signs = counts[list].as_array().unwrap().iter().filter(is_sign);
+        signs.filter_map(|one| one["count"].as_u64()).sum()
+    }
+
+    /// Waits for a sign that the manager noticed the outage.
+    async fn until_noticed(&mut self, outage: Outage, signs_before: u64) {
+        if outage.is_reported() {
+            let unavailable = |node: &Node| vsphere_condition(node).0 == "VCenterUnavailable";
+            self.all(&format!("{outage:?} is reported by all Nodes"), unavailable).await;
+            return;
+        }
+        let mut polls = tokio::time::interval(Duration::from_millis(200));
+        let noticing = async {
+            loop {
+                polls.tick().await;
+                let noticed = match outage {
+                    Outage::AlternatingErrors | Outage::Flapping => {
+                        !self.program.printed("vCenter is unavailable").is_empty()
+                    }
+                    _ => self.signs(outage).await > signs_before,
+                };
+                if noticed {
+                    return;
+                }
+            }
+        };
+        let noticed = tokio::time::timeout(BOUND, noticing).await;
+        assert!(noticed.is_ok(), "the manager did not notice {outage:?}");
     }
 
     /// What goes on while an outage lasts.
@@ -312,8 +354,6 @@ impl Storm {
                 control.break_http(&fault).await.unwrap();
             }
             Outage::ExpiringSessions => control.expire_sessions().await.unwrap(),
-            // Tags are read after a datacenter, cluster or host changed, and then every few seconds until that works.
-            Outage::UnreadableTags if beat == 0 => control.rename("dc-2", "moved").await.unwrap(),
             _ => {}
         }
     }
@@ -335,11 +375,11 @@ impl Storm {
     /// Plays one outage. The error says how often Nodes were written when that was too often.
     async fn play(&mut self, outage: Outage) -> Result<(), String> {
         let before = self.writes_when_quiet().await;
+        let signs = self.signs(outage).await;
+        // What was printed about earlier outages is not a sign of this one.
+        self.program.printed("");
         self.begin(outage).await;
-        if outage.is_reported() {
-            let unavailable = |node: &Node| verdict(node).0 == "VCenterUnavailable";
-            self.all(&format!("{outage:?} is reported by all Nodes"), unavailable).await;
-        }
+        self.until_noticed(outage, signs).await;
         let mut beats = tokio::time::interval(Duration::from_secs(1));
         for beat in 0..BEATS {
             beats.tick().await;
@@ -369,7 +409,7 @@ impl Storm {
 }
 
 fn is_well(node: &Node) -> bool {
-    is_initialised(node) && matches!(verdict(node).0.as_str(), "Synced" | "TopologyIncomplete")
+    is_initialised(node) && matches!(vsphere_condition(node).0, "Synced" | "TopologyIncomplete")
 }
 
 async fn run(plane: &ControlPlane, vcenter: &VCenter, wire: &Wire) -> Program {
@@ -391,15 +431,7 @@ async fn run(plane: &ControlPlane, vcenter: &VCenter, wire: &Wire) -> Program {
 }
 
 async fn register(nodes: Api<Node>, name: String, uuid: String) {
-    let taint = json!({"key": UNINITIALIZED, "value": "true", "effect": "NoSchedule"});
-    let system = json!({
-        "architecture": "amd64", "bootID": "", "containerRuntimeVersion": "", "kernelVersion": "",
-        "kubeProxyVersion": "", "kubeletVersion": "", "machineID": "", "operatingSystem": "linux",
-        "osImage": "", "systemUUID": uuid,
-    });
-    let node: Value = json!({"metadata": {"name": name}, "spec": {"taints": [taint]}, "status": {"nodeInfo": system}});
-    let node = serde_json::from_value(node).unwrap();
-    nodes.create(&PostParams::default(), &node).await.unwrap();
+    kubelet::register(&nodes, &name, &uuid, None).await.unwrap();
 }
 
 #[tokio::test]

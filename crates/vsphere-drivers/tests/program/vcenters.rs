@@ -9,7 +9,7 @@ use lab::{
 };
 use serde_json::json;
 
-use crate::world::{BOUND, SHUTDOWN, World, has_taint, is_initialised, verdict};
+use crate::world::{BOUND, SHUTDOWN, World, has_taint, is_initialised, vsphere_condition};
 
 /// A vCenter with other VMs than the usual ones.
 async fn start_other() -> VCenter {
@@ -61,7 +61,7 @@ async fn the_node_of_a_destroyed_vm_stays_while_another_vcenter_is_down_and_goes
     }
     break_down(&west).await;
     world.vcenter.control().delete("node-1").await.unwrap();
-    let unknown = |node: &_| verdict(node).0 == "VCenterUnavailable";
+    let unknown = |node: &_| vsphere_condition(node).0 == "VCenterUnavailable";
     world.until("node-1", "its VM may be in the other vCenter", unknown).await;
     // The next round of the lifecycle controller is over when it has seen that this VM is off.
     world.vcenter.control().power("node-2", Power::Off).await.unwrap();
@@ -71,7 +71,8 @@ async fn the_node_of_a_destroyed_vm_stays_while_another_vcenter_is_down_and_goes
     west.control().disarm().await.unwrap();
     until("the Node is deleted", BOUND, || async {
         let node = world.nodes.get_opt("node-1").await?;
-        Ok(node.map_or(Wait::Done(()), |node| Wait::NotYet(format!("{:?}", verdict(&node)))))
+        Ok(node
+            .map_or(Wait::Done(()), |node| Wait::NotYet(format!("{:?}", vsphere_condition(&node)))))
     })
     .await
     .unwrap();

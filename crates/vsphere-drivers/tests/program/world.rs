@@ -11,19 +11,17 @@ use std::{
 };
 
 use k8s_openapi::api::core::v1::{Event, Node};
-use kube::{
-    Api, Client, Config,
-    api::{ListParams, Patch, PatchParams, PostParams},
+use kube::{Api, Client, Config, api::ListParams};
+pub(crate) use lab::kubelet::{
+    SHUTDOWN, UNINITIALIZED, has_taint, is_initialised, label, vsphere_condition,
 };
-use lab::{ControlPlane, VCenter, VCenterSpec, Wait, until, vcenter::Description};
+use lab::{ControlPlane, VCenter, VCenterSpec, Wait, kubelet, until, vcenter::Description};
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 /// Generous: the machine may be busy with other things.
 pub(crate) const BOUND: Duration = Duration::from_secs(60);
 pub(crate) const UUID: &str = "4230b1a0-5eed-4000-8000-000000000001";
-pub(crate) const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
-pub(crate) const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
 /// Another one than the API server's.
 const ADMIN: u16 = 5;
 
@@ -101,17 +99,7 @@ impl World {
 
     /// The same in the VM with this UUID.
     pub(crate) async fn register_as(&self, name: &str, uuid: &str) {
-        let taint = json!({"key": UNINITIALIZED, "value": "true", "effect": "NoSchedule"});
-        let node = json!({"metadata": {"name": name}, "spec": {"taints": [taint]}});
-        let node = serde_json::from_value(node).unwrap();
-        self.nodes.create(&PostParams::default(), &node).await.unwrap();
-        let system = json!({
-            "architecture": "amd64", "bootID": "", "containerRuntimeVersion": "", "kernelVersion": "",
-            "kubeProxyVersion": "", "kubeletVersion": "", "machineID": "", "operatingSystem": "linux",
-            "osImage": "", "systemUUID": uuid,
-        });
-        let patch = Patch::Strategic(json!({"status": {"nodeInfo": system}}));
-        self.nodes.patch_status(name, &PatchParams::default(), &patch).await.unwrap();
+        kubelet::register(&self.nodes, name, uuid, None).await.unwrap();
     }
 
     /// Waits until a Node is as it should be.
@@ -129,9 +117,9 @@ impl World {
     }
 
     /// Waits until a Node's condition has this reason, and returns its message.
-    pub(crate) async fn told(&self, name: &str, reason: &str) -> String {
-        let node = self.until(name, reason, |node| verdict(node).0 == reason).await;
-        verdict(&node).1
+    pub(crate) async fn until_reason(&self, name: &str, reason: &str) -> String {
+        let node = self.until(name, reason, |node| vsphere_condition(node).0 == reason).await;
+        vsphere_condition(&node).1.to_owned()
     }
 
     /// Waits for an event with this reason, and returns its message.
@@ -197,7 +185,7 @@ impl Program {
     }
 
     /// Waits for a line of its output.
-    pub(crate) fn says(&mut self, text: &str) -> String {
+    pub(crate) fn until_printed(&mut self, text: &str) -> String {
         let started = Instant::now();
         while let Some(left) = BOUND.checked_sub(started.elapsed()) {
             let Ok(line) = self.lines.recv_timeout(left) else { break };
@@ -214,8 +202,8 @@ impl Program {
         kill_process(pid, signal).unwrap();
     }
 
-    /// Waits for its end; returns how it ended and all that it said.
-    pub(crate) fn ends(&mut self) -> (ExitStatus, String) {
+    /// Waits for its end; returns how it ended and all that it printed.
+    pub(crate) fn until_ended(&mut self) -> (ExitStatus, String) {
         let started = Instant::now();
         while let Some(left) = BOUND.checked_sub(started.elapsed()) {
             match self.lines.recv_timeout(left) {
@@ -233,7 +221,7 @@ impl Program {
     /// Asks it to end and waits until it has done so well.
     pub(crate) fn stop(&mut self) {
         self.signal(Signal::TERM);
-        let (status, seen) = self.ends();
+        let (status, seen) = self.until_ended();
         assert!(status.success(), "{status}:\n{seen}");
     }
 }
@@ -243,27 +231,4 @@ impl Drop for Program {
         self.child.kill().ok();
         self.child.wait().ok();
     }
-}
-
-pub(crate) fn is_initialised(node: &Node) -> bool {
-    let spec = node.spec.as_ref();
-    !has_taint(node, UNINITIALIZED) && spec.is_some_and(|spec| spec.provider_id.is_some())
-}
-
-pub(crate) fn has_taint(node: &Node, key: &str) -> bool {
-    let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_ref());
-    taints.is_some_and(|taints| taints.iter().any(|taint| taint.key == key))
-}
-
-pub(crate) fn label<'a>(node: &'a Node, key: &str) -> Option<&'a str> {
-    node.metadata.labels.as_ref()?.get(key).map(String::as_str)
-}
-
-/// Reason and message of a Node's condition.
-pub(crate) fn verdict(node: &Node) -> (String, String) {
-    let conditions = node.status.as_ref().and_then(|status| status.conditions.as_ref());
-    let found = conditions.and_then(|all| all.iter().find(|one| one.type_ == "VSphereReady"));
-    let Some(condition) = found else { return (String::new(), String::new()) };
-    let text = |text: &Option<String>| text.clone().unwrap_or_default();
-    (text(&condition.reason), text(&condition.message))
 }

@@ -6,7 +6,10 @@ use k8s_openapi::api::core::v1::Node;
 use vsphere::inventory::{Uuid, Vm};
 
 use super::{Key, canonical, short};
-use crate::{observe::identity::Identity, provider_id::Reading};
+use crate::{
+    observe::identity::Identity,
+    provider_id::{self, Reading},
+};
 
 /// The facts of a Node by which its VM can be found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,10 +30,9 @@ impl Lookup {
         let addresses = status.and_then(|status| status.addresses.as_deref()).unwrap_or_default();
         let parse = |text: &str| Some(text.parse::<IpAddr>().ok()?.to_canonical());
         let system = status.and_then(|status| status.node_info.as_ref());
-        let provider_id = node.spec.as_ref().and_then(|spec| spec.provider_id.as_deref());
         Self {
             name: node.metadata.name.clone().unwrap_or_default(),
-            provider_id: Reading::of(provider_id),
+            provider_id: Reading::of(provider_id::of(node)),
             system_uuid: system.and_then(|system| system.system_uuid.parse().ok()),
             addresses: addresses.iter().filter_map(|one| parse(&one.address)).collect(),
             identity: Identity::recorded(node),

@@ -1,157 +1,47 @@
 //! The operating systems by vCenter's names for them.
 //!
-//! A name in [`KNOWN`] has been on Nodes for years, in labels that people select by: it never changes.
+//! Names have been on Nodes for years, in labels that people select by: they never change. Most are the guest id
+//! without `Guest` and `64` at its end, in this spelling; the others are listed with their ids.
 
-/// Operating systems that the cloud provider always had, with their guest ids without `Guest` at the end.
-pub(super) const KNOWN: &[(&str, &str)] = &[
-    ("asianux3", "asianux3_64 asianux3"),
-    ("asianux4", "asianux4_64 asianux4"),
-    ("asianux5", "asianux5_64"),
-    ("asianux7", "asianux7_64"),
-    ("centos", "centos"),
-    ("centos6", "centos6_64 centos6"),
-    ("centos64", "centos64"),
-    ("centos7", "centos7_64 centos7"),
-    ("coreos", "coreos64"),
+pub(super) const NAMES: &str = "\
+    almalinux amazonlinux2 amazonlinux3 asianux3 asianux4 asianux5 asianux7 asianux8 asianux9 \
+    centos centos6 centos64 centos7 centos8 centos9 coreos debian10 debian11 debian12 \
+    debian13 debian4 debian5 debian6 debian7 debian8 debian9 dos eComStation eComStation2 fedora \
+    freebsd freebsd11 freebsd12 freebsd13 freebsd14 freebsd15 fusionos kylinlinux mandrake \
+    mandriva miraclelinux netware4 netware5 netware6 nld9 oes openServer5 openServer6 opensuse \
+    oracleLinux oracleLinux10 oracleLinux6 oracleLinux7 oracleLinux8 oracleLinux9 os2 \
+    pardus prolinux rhel10 rhel2 rhel3 rhel4 rhel5 rhel6 rhel7 rhel8 rhel9 rockylinux sjds sles \
+    sles10 sles11 sles12 sles15 sles16 sles64 solaris10 solaris11 solaris6 solaris7 solaris8 \
+    solaris9 suse turbolinux ubuntu unixware7 vmkernel vmkernel5 vmkernel6 vmkernel65 vmkernel7 \
+    vmkernel8 vmkernel9 win2000advserv win2000pro win2000serv win31 win95 win98 windowshyperv \
+    winlonghorn winme winnetbusiness winnetdatacenter winnetenterprise winnetstandard winnetweb \
+    winnt winvista winxphome winxppro";
+
+pub(super) const OTHER_NAMES: &[(&str, &str)] = &[
     (
         "darwin",
-        "darwin10_64 darwin10 darwin11_64 darwin11 darwin12_64 darwin13_64 darwin14_64 darwin15_64 \
-         darwin16_64 darwin64 darwin",
+        "darwin darwin10 darwin11 darwin12 darwin13 darwin14 darwin15 darwin16 darwin17 darwin18 \
+         darwin19 darwin20 darwin21 darwin22 darwin23",
     ),
-    ("debian4", "debian4_64 debian4"),
-    ("debian5", "debian5_64 debian5"),
-    ("debian6", "debian6_64 debian6"),
-    ("debian7", "debian7_64 debian7"),
-    ("debian8", "debian8_64 debian8"),
-    ("debian9", "debian9_64 debian9"),
-    ("debian10", "debian10_64 debian10"),
-    ("dos", "dos"),
-    ("eComStation", "eComStation"),
-    ("eComStation2", "eComStation2"),
-    ("fedora", "fedora64 fedora"),
-    ("freebsd", "freebsd64 freebsd"),
     (
         "linux",
-        "genericLinux other24xLinux64 other24xLinux other26xLinux64 other26xLinux other3xLinux64 \
-         other3xLinux otherLinux64 otherLinux",
+        "genericLinux other24xLinux other26xLinux other3xLinux otherLinux other4xLinux \
+         other5xLinux other6xLinux other7xLinux",
     ),
-    ("mandrake", "mandrake"),
-    ("mandriva", "mandriva64 mandriva"),
-    ("netware4", "netware4"),
-    ("netware5", "netware5"),
-    ("netware6", "netware6"),
-    ("nld9", "nld9"),
-    ("oes", "oes"),
-    ("openServer5", "openServer5"),
-    ("openServer6", "openServer6"),
-    ("opensuse", "opensuse64 opensuse"),
-    ("oracleLinux", "oracleLinux64 oracleLinux"),
-    ("oracleLinux6", "oracleLinux6_64 oracleLinux6"),
-    ("oracleLinux7", "oracleLinux7_64 oracleLinux7"),
-    ("os2", "os2"),
-    ("other", "other otherGuest64"),
+    ("other", "other otherGuest"),
     ("rhel", "redhat"),
-    ("rhel2", "rhel2"),
-    ("rhel3", "rhel3_64 rhel3"),
-    ("rhel4", "rhel4_64 rhel4"),
-    ("rhel5", "rhel5_64 rhel5"),
-    ("rhel6", "rhel6_64 rhel6"),
-    ("rhel7", "rhel7_64 rhel7"),
-    ("rhel8", "rhel8_64"),
-    ("rhel9", "rhel9_64"),
-    ("rhel10", "rhel10_64"),
-    ("sjds", "sjds"),
-    ("sles", "sles"),
-    ("sles64", "sles64"),
-    ("sles10", "sles10_64 sles10"),
-    ("sles11", "sles11_64 sles11"),
-    ("sles12", "sles12_64 sles12"),
-    ("solaris6", "solaris6"),
-    ("solaris7", "solaris7"),
-    ("solaris8", "solaris8"),
-    ("solaris9", "solaris9"),
-    ("solaris10", "solaris10_64 solaris10"),
-    ("solaris11", "solaris11_64"),
-    ("suse", "suse64 suse"),
-    ("turbolinux", "turboLinux64 turboLinux"),
-    ("ubuntu", "ubuntu64 ubuntu"),
-    ("unixware7", "unixWare7"),
-    ("vmkernel", "vmkernel"),
-    ("vmkernel5", "vmkernel5"),
-    ("vmkernel6", "vmkernel6"),
-    ("vmkernel65", "vmkernel65"),
-    ("photon", "vmwarePhoton64"),
-    ("win2000advserv", "win2000AdvServ"),
-    ("win2000pro", "win2000Pro"),
-    ("win2000serv", "win2000Serv"),
-    ("win31", "win31"),
-    ("win95", "win95"),
-    ("win98", "win98"),
-    ("winme", "winMe"),
-    ("winnt", "winNT"),
-    ("win7", "windows7_64 windows7"),
-    ("win7server", "windows7Server64"),
-    ("win8", "windows8_64 windows8"),
-    ("win8server", "windows8Server64"),
-    ("win10", "windows9_64 windows9"),
-    ("win10server", "windows9Server64"),
-    ("windowshyperv", "windowsHyperV"),
-    ("winlonghorn", "winLonghorn64 winLonghorn"),
-    ("winnetbusiness", "winNetBusiness"),
-    ("winnetdatacenter", "winNetDatacenter64 winNetDatacenter"),
-    ("winnetenterprise", "winNetEnterprise64 winNetEnterprise"),
-    ("winnetstandard", "winNetStandard64 winNetStandard"),
-    ("winnetweb", "winNetWeb"),
-    ("winvista", "winVista64 winVista"),
-    ("winxphome", "winXPHome"),
-    ("winxppro", "winXPPro64 winXPPro"),
-];
-
-/// Operating systems that came later, named by the same rule.
-pub(super) const CURRENT: &[(&str, &str)] = &[
-    ("almalinux", "almalinux_64"),
-    ("amazonlinux2", "amazonlinux2_64"),
-    ("amazonlinux3", "amazonlinux3_64"),
-    ("asianux8", "asianux8_64"),
-    ("asianux9", "asianux9_64"),
-    ("centos8", "centos8_64"),
-    ("centos9", "centos9_64"),
+    ("photon", "vmwarePhoton"),
+    ("win7", "windows7"),
+    ("win7server", "windows7Server"),
+    ("win8", "windows8"),
+    ("win8server", "windows8Server"),
+    ("win10", "windows9"),
+    ("win10server", "windows9Server"),
     ("crxpod", "crxPod1"),
     ("crxsys", "crxSys1"),
-    (
-        "darwin",
-        "darwin17_64 darwin18_64 darwin19_64 darwin20_64 darwin21_64 darwin22_64 darwin23_64",
-    ),
-    ("debian11", "debian11_64 debian11"),
-    ("debian12", "debian12_64 debian12"),
-    ("debian13", "debian13_64 debian13"),
-    ("freebsd11", "freebsd11_64 freebsd11"),
-    ("freebsd12", "freebsd12_64 freebsd12"),
-    ("freebsd13", "freebsd13_64 freebsd13"),
-    ("freebsd14", "freebsd14_64 freebsd14"),
-    ("freebsd15", "freebsd15_64 freebsd15"),
-    ("fusionos", "fusionos_64"),
-    ("kylinlinux", "kylinlinux_64"),
-    (
-        "linux",
-        "other4xLinux64 other4xLinux other5xLinux64 other5xLinux other6xLinux64 other6xLinux \
-         other7xLinux64 other7xLinux",
-    ),
-    ("miraclelinux", "miraclelinux_64"),
-    ("oracleLinux8", "oracleLinux8_64"),
-    ("oracleLinux9", "oracleLinux9_64"),
-    ("oracleLinux10", "oracleLinux10_64"),
-    ("pardus", "pardus_64"),
-    ("prolinux", "prolinux_64"),
-    ("rockylinux", "rockylinux_64"),
-    ("sles15", "sles15_64"),
-    ("sles16", "sles16_64"),
-    ("vmkernel7", "vmkernel7"),
-    ("vmkernel8", "vmkernel8"),
-    ("vmkernel9", "vmkernel9"),
-    ("win11", "windows11_64"),
-    ("win12", "windows12_64"),
-    ("win2019server", "windows2019srv_64"),
-    ("win2022server", "windows2019srvNext_64"),
-    ("win2025server", "windows2022srvNext_64"),
+    ("win11", "windows11"),
+    ("win12", "windows12"),
+    ("win2019server", "windows2019srv"),
+    ("win2022server", "windows2019srvNext"),
+    ("win2025server", "windows2022srvNext"),
 ];

@@ -3,6 +3,7 @@
 use std::{collections::HashSet, fmt};
 
 use jiff::Timestamp;
+use kube::ResourceExt;
 use vsphere::{history, inventory::Uuid};
 
 use crate::{
@@ -38,8 +39,9 @@ pub(crate) enum Removal {
     /// Not requested, or not answered yet.
     #[default]
     NotAsked,
-    /// There is no record.
-    Untold,
+    NoRecord,
+    /// The records could not be read, several times.
+    Unreadable,
     /// With its disks.
     Destroyed,
     /// From the inventory only: it may come back.
@@ -97,12 +99,17 @@ pub(crate) enum Refusal {
         "vCenter has no record that the user may see of how the VM {0} was removed, so it may only be \
          unregistered; delete the Node by hand if it is gone"
     )]
-    RemovalUntold(String),
+    NoRemovalRecord(String),
+    #[error(
+        "the task history of vCenter cannot be read, so it is not known whether the VM {0} was destroyed or only \
+         unregistered; the log of the cloud controller manager has the cause"
+    )]
+    TaskHistoryUnreadable(String),
     #[error(
         "the user of vCenter sees no other VM of this cluster and not the folder {0}, so a missing privilege \
          may be the reason; give it System.Read there"
     )]
-    NoSight(String),
+    FolderNotVisible(String),
     #[error("the VM is gone; the Node is deleted when that has been so for longer")]
     TooEarly,
     /// The window is full. The text is the same for as long as that lasts.
@@ -121,11 +128,10 @@ pub(super) fn prove(
     settings: &Settings,
     now: Timestamp,
 ) -> Result<Proof, Refusal> {
-    let annotations = subject.node.metadata.annotations.as_ref();
     if settings.skip_deletion {
         return Err(Refusal::Disabled);
     }
-    if annotations.is_some_and(|all| all.get(KEEP).is_some_and(|value| value != "false")) {
+    if subject.node.annotations().get(KEEP).is_some_and(|value| value != "false") {
         return Err(Refusal::KeptByAnnotation);
     }
     let uuid = absence.uuid.ok_or(Refusal::NoProviderId)?;
@@ -142,11 +148,12 @@ pub(super) fn prove(
         Reference::Gone => {}
     }
     if !folder_seen && !visible.contains(identity.vcenter.as_str()) {
-        return Err(Refusal::NoSight(identity.folder.unwrap_or_default()));
+        return Err(Refusal::FolderNotVisible(identity.folder.unwrap_or_default()));
     }
     match removal {
         Removal::NotAsked => Err(Refusal::RemovalNotAsked),
-        Removal::Untold => Err(Refusal::RemovalUntold(identity.vm)),
+        Removal::NoRecord => Err(Refusal::NoRemovalRecord(identity.vm)),
+        Removal::Unreadable => Err(Refusal::TaskHistoryUnreadable(identity.vm)),
         Removal::Unregistered => Err(Refusal::Unregistered(identity.vm)),
         Removal::Destroyed => Ok(Proof { uuid, identity, vcenters: absence.vcenters.clone() }),
     }
@@ -164,8 +171,9 @@ impl Refusal {
             Self::StillThere(_) => "VmStillThere",
             Self::Unregistered(_) => "VmUnregistered",
             Self::RemovalNotAsked => "RemovalNotAsked",
-            Self::RemovalUntold(_) => "RemovalUntold",
-            Self::NoSight(_) => "NoSight",
+            Self::NoRemovalRecord(_) => "NoRemovalRecord",
+            Self::TaskHistoryUnreadable(_) => "TaskHistoryUnreadable",
+            Self::FolderNotVisible(_) => "FolderNotVisible",
             Self::TooEarly => "TooEarly",
             Self::TooMany => "TooManyDeletions",
         }

@@ -128,9 +128,10 @@ fn a_node_stays_when_any_part_of_the_proof_is_missing() {
     check(Evidence { reference: Reference::NotAsked, ..GONE }, "NotAsked");
     check(Evidence { reference: Reference::Exists, ..GONE }, "VmStillThere");
     check(Evidence { removal: Removal::Unregistered, ..GONE }, "VmUnregistered");
-    check(Evidence { removal: Removal::Untold, ..GONE }, "RemovalUntold");
+    check(Evidence { removal: Removal::NoRecord, ..GONE }, "NoRemovalRecord");
+    check(Evidence { removal: Removal::Unreadable, ..GONE }, "TaskHistoryUnreadable");
     check(Evidence { removal: Removal::NotAsked, ..GONE }, "RemovalNotAsked");
-    check(Evidence { folder_seen: false, ..GONE }, "NoSight");
+    check(Evidence { folder_seen: false, ..GONE }, "FolderNotVisible");
 }
 
 #[test]

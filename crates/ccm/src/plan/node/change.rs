@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, fmt};
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, NodeAddress};
+use kube::ResourceExt;
 use serde_json::{Map, Value, json};
 
 use crate::{
@@ -14,7 +15,7 @@ use crate::{
         },
         taints::{self, UNINITIALIZED},
     },
-    provider_id::ProviderId,
+    provider_id::{self, ProviderId},
 };
 
 /// The difference between a Node and what it should be.
@@ -28,7 +29,8 @@ pub(crate) struct NodeChange {
     /// Recorded once the patches are in.
     pub(crate) events: Vec<Event>,
     pub(crate) summary: Summary,
-    pub(super) rewords: bool,
+    /// Whether nothing changes but the message of the condition, under the same status and reason.
+    pub(crate) rewords_condition: bool,
 }
 
 /// What a [`NodeChange`] changes. It displays as one line.
@@ -56,7 +58,6 @@ pub(super) struct Before {
     reason: Option<String>,
 }
 
-/// An event about a Node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Event {
     pub(crate) warning: bool,
@@ -85,20 +86,14 @@ impl NodeChange {
         }
         let patch = patch(node, &summary);
         let same_reason = summary.condition.as_ref().is_some_and(|one| one.rewords(node));
-        let rewords = same_reason && patch.is_none() && status.len() == 1;
+        let rewords_condition = same_reason && patch.is_none() && status.len() == 1;
         let status = (!status.is_empty()).then(|| json!({ "status": status }));
         summary.before = Before::of(node, &summary);
-        Self { patch, status, events, summary, rewords }
+        Self { patch, status, events, summary, rewords_condition }
     }
 
-    /// Whether there is nothing to do.
     pub(crate) fn is_empty(&self) -> bool {
         self.patch.is_none() && self.status.is_none() && self.events.is_empty()
-    }
-
-    /// Whether nothing changes but the message of the condition, under the same status and reason.
-    pub(crate) fn rewords_condition(&self) -> bool {
-        self.rewords
     }
 
     /// The patch as it has to be sent after the status of the Node was written, which changed its version.
@@ -106,21 +101,14 @@ impl NodeChange {
     pub(crate) fn patch_after(&self, planned: &Node, written: &Node) -> Option<Option<Value>> {
         let Some(mut patch) = self.patch.clone() else { return Some(None) };
         let (was, is) = (&planned.metadata, &written.metadata);
-        let annotation = |node: &Node, key: &String| {
-            node.metadata.annotations.as_ref().and_then(|all| all.get(key)).cloned()
-        };
         let mut touched = self.summary.annotations.keys();
         let same = (&was.uid, &was.labels) == (&is.uid, &is.labels)
             && taints::of(planned) == taints::of(written)
-            && provider_id(planned) == provider_id(written)
-            && touched.all(|key| annotation(planned, key) == annotation(written, key));
+            && provider_id::of(planned) == provider_id::of(written)
+            && touched.all(|key| planned.annotations().get(key) == written.annotations().get(key));
         patch["metadata"]["resourceVersion"] = json!(is.resource_version);
         same.then_some(Some(patch))
     }
-}
-
-fn provider_id(node: &Node) -> Option<&str> {
-    node.spec.as_ref()?.provider_id.as_deref()
 }
 
 fn patch(node: &Node, summary: &Summary) -> Option<Value> {
@@ -157,7 +145,7 @@ impl Before {
         Self {
             labels: labels.map(|(key, value)| (key.clone(), value.clone())).collect(),
             addresses: current_addresses(node).to_vec(),
-            reason: condition::existing(node).and_then(|condition| condition.reason.clone()),
+            reason: condition::vsphere_ready(node).and_then(|condition| condition.reason.clone()),
         }
     }
 }

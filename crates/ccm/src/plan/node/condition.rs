@@ -37,16 +37,17 @@ pub(crate) enum Status {
 }
 
 macro_rules! reasons {
-    ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
-        /// Why a Node is in agreement with its VM or not.
+    ($($name:ident),* $(,)?) => {
+        /// Why a Node is in agreement with its VM or not; docs/user/cloud-controller-manager.md describes each.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub(crate) enum Reason {
-            $($(#[$doc])* $name,)*
+            $($name,)*
         }
 
         impl Reason {
             #[cfg(test)]
             pub(crate) const ALL: &'static [Self] = &[$(Self::$name),*];
+
             pub(crate) fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$name => stringify!($name),)*
@@ -57,47 +58,26 @@ macro_rules! reasons {
 }
 
 reasons! {
-    /// All is well.
     Synced,
-    /// Well, but zone or region is not known.
     TopologyIncomplete,
-    /// Well, but the labels of zone or region differ from the tags.
     ZoneChanged,
-    /// The guest reports only a part of its addresses; well, unless the Node waits to be initialised.
     AddressesPartial,
-    /// The VM is off.
     PoweredOff,
-    /// VMware Tools do not run.
     ToolsNotRunning,
-    /// The guest has no name.
     NoHostName,
-    /// The guest reports no interfaces.
     NoInterfaces,
-    /// No card is in a network of the configuration.
     NoNetwork,
-    /// The guest has no address that others can reach.
     NoAddress,
-    /// The guest has no address of a required family.
     NoAddressOfFamily,
-    /// cloud-init's metadata cannot be read.
     MetadataInvalid,
-    /// The kubelet was started with an address that the VM does not have.
     NodeIpInvalid,
-    /// The VM has no id yet.
     VmIncomplete,
-    /// The provider id is ours and holds no UUID.
     ProviderIdInvalid,
-    /// The Node has neither provider id nor the taint of uninitialised Nodes.
     NotAdopted,
-    /// Several VMs have the Node's address or name.
     VmAmbiguous,
-    /// Several VMs have the Node's id.
     VmCloned,
-    /// The Node runs in another VM than that of its provider id.
     VmReplaced,
-    /// No VM is the Node's.
     VmNotFound,
-    /// A vCenter that may have the VM is not available.
     VCenterUnavailable,
 }
 
@@ -113,12 +93,12 @@ impl Condition {
     /// Whether the Node has the condition already.
     pub(super) fn is_on(&self, node: &Node) -> bool {
         self.rewords(node)
-            && existing(node).is_some_and(|has| has.message.as_deref() == Some(&self.message))
+            && vsphere_ready(node).is_some_and(|has| has.message.as_deref() == Some(&self.message))
     }
 
     /// Whether the Node has a condition of the same status and reason, whatever its message.
     pub(super) fn rewords(&self, node: &Node) -> bool {
-        existing(node).is_some_and(|has| {
+        vsphere_ready(node).is_some_and(|has| {
             has.status == self.status.as_str()
                 && has.reason.as_deref() == Some(self.reason.as_str())
         })
@@ -126,7 +106,7 @@ impl Condition {
 
     /// The transition time is that of the status.
     pub(super) fn to_write(&self, node: &Node, now: Timestamp) -> NodeCondition {
-        let same = existing(node).filter(|has| has.status == self.status.as_str());
+        let same = vsphere_ready(node).filter(|has| has.status == self.status.as_str());
         let since = same.and_then(|has| has.last_transition_time.clone());
         NodeCondition {
             type_: VSPHERE_READY.to_owned(),
@@ -140,7 +120,7 @@ impl Condition {
 
     /// For a reason that is new on the Node; another message is not worth an event.
     pub(super) fn event(&self, node: &Node) -> Option<Event> {
-        let same = existing(node).and_then(|has| has.reason.as_deref());
+        let same = vsphere_ready(node).and_then(|has| has.reason.as_deref());
         let new = same != Some(self.reason.as_str()) && self.reason != Reason::Synced;
         let message = self.message.clone();
         new.then(|| Event { warning: true, reason: self.reason.as_str(), message })
@@ -157,9 +137,13 @@ impl Status {
     }
 }
 
-pub(super) fn existing(node: &Node) -> Option<&NodeCondition> {
-    let conditions = node.status.as_ref()?.conditions.as_ref()?;
-    conditions.iter().find(|condition| condition.type_ == VSPHERE_READY)
+pub(super) fn vsphere_ready(node: &Node) -> Option<&NodeCondition> {
+    of_type(node, VSPHERE_READY)
+}
+
+/// A condition of the Node, by its type.
+pub(crate) fn of_type<'a>(node: &'a Node, type_: &str) -> Option<&'a NodeCondition> {
+    node.status.as_ref()?.conditions.as_ref()?.iter().find(|one| one.type_ == type_)
 }
 
 /// Of a Node whose VM was found and whose addresses are known.

@@ -2,6 +2,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Node;
+use kube::ResourceExt;
 
 use crate::{
     observe::discovery::Machine,
@@ -26,16 +27,8 @@ const LONGEST_WAIT: SignedDuration = SignedDuration::from_mins(5);
 /// The same, where a network card has no address: it may be meant to have none.
 const WAIT_FOR_CARD: SignedDuration = SignedDuration::from_secs(30);
 
-pub(super) struct Outcome {
-    pub(super) summary: Summary,
-    pub(super) condition: Condition,
-}
-
-impl From<Condition> for Outcome {
-    fn from(condition: Condition) -> Self {
-        Self { summary: Summary::default(), condition }
-    }
-}
+/// What changes, and the condition that the Node gets with it.
+type Outcome = (Summary, Condition);
 
 /// The addresses for a Node that is initialised with them: what a guest in doubt reports is believed when it
 /// has reported the same for a while, or when the Node has waited long enough.
@@ -61,15 +54,16 @@ pub(super) fn initialise(
     reading: &Reading,
     fresh: Result<Selection, Condition>,
 ) -> Outcome {
+    let none = Summary::default();
     let provider_id = match (reading, machine.vm.uuid) {
         (Reading::Absent, Some(uuid)) => Some(ProviderId(uuid)),
-        (Reading::Absent, None) => return condition::without_uuid(machine).into(),
-        (Reading::Malformed(text), _) => return condition::malformed(text).into(),
+        (Reading::Absent, None) => return (none, condition::without_uuid(machine)),
+        (Reading::Malformed(text), _) => return (none, condition::malformed(text)),
         (Reading::Ours(_) | Reading::Foreign(_), _) => None,
     };
     let selected = match fresh {
         Ok(selected) => selected,
-        Err(condition) => return condition.into(),
+        Err(condition) => return (none, condition),
     };
     let Labels { changes, notes } = labels::initial(node, machine.vm, observed, settings);
     let mut summary = Summary {
@@ -84,8 +78,7 @@ pub(super) fn initialise(
     if !observed.zones.problems.is_empty() {
         set_annotation(node, ZONES_PENDING, Some("true"), &mut summary);
     }
-    let condition = condition::good(&observed.zones, selected.doubt.filter(is_lasting));
-    Outcome { summary, condition }
+    (summary, condition::good(&observed.zones, selected.doubt.filter(is_lasting)))
 }
 
 /// What has to be corrected on a Node that was initialised before.
@@ -97,7 +90,7 @@ pub(super) fn refresh(
     reading: &Reading,
     fresh: Result<Selection, Condition>,
 ) -> Outcome {
-    let pending = annotation(node, ZONES_PENDING).is_some();
+    let pending = node.annotations().contains_key(ZONES_PENDING);
     let Labels { changes, notes } = labels::refreshed(node, observed, settings, pending);
     let mut summary = Summary { labels: changes, notes, ..Summary::default() };
     record_identity(node, machine, &mut summary);
@@ -107,7 +100,7 @@ pub(super) fn refresh(
     let selected = match fresh {
         Ok(selected) => selected,
         // The Node keeps its addresses: they were true when the guest last reported any.
-        Err(condition) => return Outcome { summary, condition },
+        Err(condition) => return (summary, condition),
     };
     let settled =
         settle(current_addresses(node), selected.addresses, selected.doubt, observed.steady);
@@ -119,7 +112,7 @@ pub(super) fn refresh(
         _ => condition::good(&observed.zones, doubt),
     };
     summary.addresses = (settled.addresses != current_addresses(node)).then_some(settled.addresses);
-    Outcome { summary, condition }
+    (summary, condition)
 }
 
 /// Whether the user should act on it. A card without address may be meant to have none.
@@ -127,7 +120,6 @@ fn is_lasting(doubt: &Doubt) -> bool {
     *doubt != Doubt::SilentCard
 }
 
-/// Records the identity of the VM on the Node.
 fn record_identity(node: &Node, machine: &Machine<'_>, summary: &mut Summary) {
     let identity = Identity::of(machine);
     for (key, value) in identity.iter().flat_map(Identity::annotations) {
@@ -136,11 +128,7 @@ fn record_identity(node: &Node, machine: &Machine<'_>, summary: &mut Summary) {
 }
 
 fn set_annotation(node: &Node, key: &str, value: Option<&str>, summary: &mut Summary) {
-    if annotation(node, key) != value {
+    if node.annotations().get(key).map(String::as_str) != value {
         summary.annotations.insert(key.to_owned(), value.map(str::to_owned));
     }
-}
-
-fn annotation<'a>(node: &'a Node, key: &str) -> Option<&'a str> {
-    node.metadata.annotations.as_ref()?.get(key).map(String::as_str)
 }

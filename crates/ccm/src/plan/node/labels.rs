@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::Node;
+use kube::ResourceExt;
 use vsphere::inventory::Vm;
 
 use crate::plan::{
@@ -166,5 +167,5 @@ fn differing(node: &Node, wanted: BTreeMap<String, String>) -> BTreeMap<String, 
 }
 
 fn label<'a>(node: &'a Node, key: &str) -> Option<&'a str> {
-    node.metadata.labels.as_ref()?.get(key).map(String::as_str)
+    node.labels().get(key).map(String::as_str)
 }

@@ -409,26 +409,26 @@ fn another_message_under_the_same_reason_only_rewords_the_condition() {
         observed(Finding::Unknown(vec![outage]), &[])
     };
     let first = plan(&own, &outage("refused"), &settings(), at(60));
-    assert!(!first.rewords_condition() && first.events.len() == 1);
+    assert!(!first.rewords_condition && first.events.len() == 1);
     let own = patched(&own, [&first.patch, &first.status]);
     let again = plan(&own, &outage("refused"), &settings(), at(60));
-    assert!(again.is_empty() && !again.rewords_condition());
+    assert!(again.is_empty() && !again.rewords_condition);
     let other = plan(&own, &outage("timed out"), &settings(), at(60));
-    assert!(other.rewords_condition() && other.events.is_empty() && other.status.is_some());
+    assert!(other.rewords_condition && other.events.is_empty() && other.status.is_some());
     // Whatever else changes is not a mere rewording.
     let (vm, nics) = (vm("vm-1", UUID, "node-1", &[]), nics(&["10.0.0.2"]));
     let mut untagged = Observed { zones: missing(), ..observed(found(&vm), &nics) };
     let own = old_node(json!({}));
     let own = patched(&own, [&None, &plan(&own, &untagged, &settings(), at(1)).status]);
     untagged.zones.problems[0].push('!');
-    assert!(plan(&own, &untagged, &settings(), at(2)).rewords_condition());
+    assert!(plan(&own, &untagged, &settings(), at(2)).rewords_condition);
     let moved = crate::test_support::nics(&["10.0.0.3"]);
     let change = plan(&own, &Observed { nics: &moved, ..untagged.clone() }, &settings(), at(2));
-    assert!(change.summary.condition.is_some() && !change.rewords_condition());
+    assert!(change.summary.condition.is_some() && !change.rewords_condition);
     let place = Place { host: Some("esx-1".to_owned()), ..Place::default() };
     let placed = Settings { place_labels: true, ..settings() };
     let change = plan(&own, &Observed { place, ..untagged }, &placed, at(2));
-    assert!(change.summary.condition.is_some() && !change.rewords_condition());
+    assert!(change.summary.condition.is_some() && !change.rewords_condition);
 }
 
 #[test]

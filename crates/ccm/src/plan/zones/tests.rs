@@ -1,6 +1,7 @@
 //! Zones and regions from tags, nearest first.
 
-use crate::plan::zones::{Categories, Paths, Zones, find};
+use crate::plan::zones::{Categories, Zones, find};
+use vcenter::Ancestors;
 use vsphere::{reference::Ref, types::ManagedEntity};
 
 /// Finds zones on ways like `dc[region=eu] > cluster > host[zone=a]`, farthest first, as people think; the
@@ -8,7 +9,7 @@ use vsphere::{reference::Ref, types::ManagedEntity};
 fn zones(ways: &str) -> Zones {
     let mut tags: Vec<(String, String, Vec<String>)> = Vec::new();
     let mut chains: Vec<Vec<Ref<ManagedEntity>>> = Vec::new();
-    let mut vm = None;
+    let vm = Ref::new("vm");
     for way in ways.split(" | ") {
         let mut chain = Vec::new();
         for object in way.split(" > ").filter(|object| !object.is_empty()) {
@@ -18,16 +19,19 @@ fn zones(ways: &str) -> Zones {
                 let values = values.split(',').map(|value| value.replace('_', " ")).collect();
                 tags.push((name.to_owned(), category.to_owned(), values));
             }
-            if name == "vm" { vm = Some(Ref::new(name)) } else { chain.push(Ref::new(name)) }
+            if name != "vm" {
+                chain.push(Ref::new(name));
+            }
         }
         chain.reverse();
         chains.push(chain);
     }
     chains.resize(3, Vec::new());
-    let ways = Paths { vm: vm.as_ref(), host: &chains[0], pool: &chains[1], folder: &chains[2] };
+    let [host, pool, folder] = chains.try_into().unwrap();
+    let ancestors = Ancestors { host, pool, folder };
     let categories =
         Categories { zone: Some("zone".to_owned()), region: Some("region".to_owned()) };
-    find(ways, &categories, |object, category| {
+    find(vm, &ancestors, &categories, |object, category| {
         let on = tags.iter().find(|(name, of, _)| name == object.value() && of == category);
         on.map_or(&[], |(_, _, values)| values.as_slice())
     })
@@ -100,7 +104,9 @@ fn of_several_tags_on_one_object_the_first_counts_and_it_is_told() {
 #[test]
 fn categories_that_are_not_configured_are_not_asked_for() {
     let host = [Ref::new("host")];
-    let ways = Paths { host: &host, ..Paths::default() };
-    let found = find(ways, &Categories::default(), |_, _| panic!("nobody wants tags"));
+    let ancestors = Ancestors { host: host.to_vec(), ..Ancestors::default() };
+    let found = find(Ref::new("vm"), &ancestors, &Categories::default(), |_, _| {
+        panic!("nobody wants tags")
+    });
     assert_eq!(found, Zones::default());
 }

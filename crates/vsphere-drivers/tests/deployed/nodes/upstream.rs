@@ -16,25 +16,15 @@ use kube::{
     Api,
     api::{Patch, PatchParams},
 };
-use lab::{CloudController, Lab, Spec, Wait, components, until};
+use lab::{
+    CloudController, Lab, Spec, Wait, components,
+    kubelet::{is_initialised, label, provider_id},
+    until, upstream,
+};
 use serde_json::{Value, json};
 
 use super::load_image;
-use crate::{BOUND, LOGIN, UUIDS, is_initialised, label, provider_id, server_of};
-
-const MODULE: &str = "k8s.io/cloud-provider-vsphere";
-
-/// The directory of the module that `lab/upstream` pins, fetched unless it is there.
-fn module() -> PathBuf {
-    let source = components::source_dir().join("upstream");
-    let pinned = fs::read_to_string(source.join("go.mod")).unwrap();
-    let line = pinned.lines().find(|line| line.starts_with("require")).unwrap();
-    let version = line.rsplit(' ').next().unwrap();
-    let mut download = Command::new("go");
-    download.current_dir(source).args(["mod", "download", "-json", &format!("{MODULE}@{version}")]);
-    let answer: Value = serde_json::from_str(&lab::run(&mut download).unwrap()).unwrap();
-    PathBuf::from(answer["Dir"].as_str().unwrap())
-}
+use crate::{BOUND, LOGIN, UUIDS, server_of};
 
 /// The objects in a file, as kubectl reads it.
 fn objects(lab: &Lab, file: &Path) -> Vec<Value> {
@@ -57,13 +47,7 @@ fn find<'a>(objects: &'a mut [Value], kind: &str) -> &'a mut Value {
 
 /// The newest manifest, with the values of the lab in its Secret and its ConfigMap.
 fn manifest(lab: &Lab, directory: &Path, server: &str) -> Vec<Value> {
-    let releases = fs::read_dir(directory.join("releases")).unwrap();
-    let minor = |path: &PathBuf| {
-        let name = path.file_name()?.to_str()?.strip_prefix("v1.")?.parse::<u32>();
-        name.ok()
-    };
-    let newest = releases.map(|entry| entry.unwrap().path()).max_by_key(minor).unwrap();
-    let mut objects = objects(lab, &newest.join("vsphere-cloud-controller-manager.yaml"));
+    let mut objects = objects(lab, &upstream::manifest(directory).unwrap());
     let (user, password) = LOGIN;
     let secret = find(&mut objects, "Secret");
     secret["stringData"] = json!({
@@ -148,7 +132,7 @@ async fn start() -> (Lab, String, PathBuf) {
     nodes.patch("node-1", &PatchParams::default(), &Patch::Merge(role)).await.unwrap();
     let (server, port) = server_of(lab.vcenter().unwrap().url_for_pods());
     assert_eq!(port, 443, "both configurations have the usual port");
-    (lab, server, module())
+    (lab, server, upstream::module().unwrap())
 }
 
 #[tokio::test]
