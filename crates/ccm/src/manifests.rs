@@ -20,7 +20,7 @@ use daemon::{
 use k8s_openapi::{
     api::{
         apps::v1::DaemonSet,
-        core::v1::{ConfigMap, Secret, ServiceAccount},
+        core::v1::{ConfigMap, ServiceAccount},
         rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding, RoleRef, Subject},
     },
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
@@ -38,7 +38,6 @@ const CLUSTER_ROLE: &str = "system:cloud-controller-manager";
 const CONFIG: &str = "vsphere-cloud-config";
 const CONFIG_FILE: &str = "vsphere.conf";
 const SECRET: &str = "vsphere-cloud-secret";
-const EXAMPLE: &str = include_str!("manifests/vsphere.conf.yaml");
 const RBAC: &str = "rbac.authorization.k8s.io";
 
 /// What differs between clusters.
@@ -75,9 +74,6 @@ pub struct Manifests {
 }
 
 /// Makes the objects.
-///
-/// # Errors
-/// None that is known: the types are Kubernetes' own.
 pub fn manifests(settings: &Parameters) -> Result<Manifests, serde_json::Error> {
     let permissions = permissions(settings);
     let namespaces = by_namespace(&permissions);
@@ -114,9 +110,6 @@ pub fn manifests(settings: &Parameters) -> Result<Manifests, serde_json::Error> 
 
 impl Manifests {
     /// The objects in an order in which they can be created.
-    ///
-    /// # Errors
-    /// As [`manifests`].
     pub fn values(&self) -> Result<Vec<Value>, serde_json::Error> {
         let Self { account, cluster_role, cluster_role_binding, roles, role_bindings, daemon_set } =
             self;
@@ -134,17 +127,6 @@ pub fn configuration(vsphere_conf: &str, files: BTreeMap<String, String>) -> Con
     data.insert(CONFIG_FILE.to_owned(), vsphere_conf.to_owned());
     let metadata = metadata(CONFIG, Some(NAMESPACE), "config");
     ConfigMap { metadata, data: Some(data), ..ConfigMap::default() }
-}
-
-/// A configuration to start from: the file, and a Secret with what must be typed into it.
-#[must_use]
-pub fn example() -> (ConfigMap, Secret) {
-    let entries = ["username", "password"].map(|what| {
-        (format!("vcenter.example.com.{what}"), format!("<the {what} of the vSphere account>"))
-    });
-    let metadata = metadata(SECRET, Some(NAMESPACE), "secret");
-    let secret = Secret { metadata, string_data: Some(entries.into()), ..Secret::default() };
-    (configuration(EXAMPLE, BTreeMap::new()), secret)
 }
 
 /// Every permission that the manager needs, and no other, from the modules that make the requests.
@@ -203,29 +185,10 @@ fn subject() -> Subject {
 
 #[cfg(test)]
 mod tests {
-    use cloud_config::{CredentialSource, Reader};
     use k8s_openapi::api::rbac::v1::PolicyRule;
     use lab::upstream;
 
     use super::*;
-
-    #[test]
-    fn the_example_configuration_is_accepted_and_its_secret_is_the_one_that_may_be_read() {
-        let (config, secret) = example();
-        let text = &config.data.unwrap()[CONFIG_FILE];
-        let read = Reader { strict: true, ..Reader::default() }.read(CONFIG_FILE, text.as_bytes());
-        let accepted = read.unwrap();
-        assert!(accepted.warnings.is_empty(), "{:?}", accepted.warnings);
-        for vcenter in &accepted.config.vcenters {
-            let CredentialSource::Secret(name) = &vcenter.credentials else {
-                panic!("the example has a password in it")
-            };
-            assert!(Parameters::default().secrets.contains(name));
-            assert_eq!(secret.metadata.name.as_deref(), Some(name.name.as_str()));
-            let keys = secret.string_data.as_ref().unwrap();
-            assert!(keys.contains_key(&format!("{}.username", vcenter.server)), "{keys:?}");
-        }
-    }
 
     #[test]
     fn no_rule_has_a_wildcard_and_secrets_and_leases_are_named() {

@@ -158,24 +158,6 @@ impl Tags<'_> {
         Ok(all)
     }
 
-    /// Puts a tag, by its id, on an object. It may be there already.
-    pub async fn attach<K: IsA<ManagedEntity>>(
-        self,
-        tag: &str,
-        object: &Ref<K>,
-    ) -> Result<(), Error> {
-        self.change("attach", tag, object).await
-    }
-
-    /// Takes a tag, by its id, from an object. It may be gone already.
-    pub async fn detach<K: IsA<ManagedEntity>>(
-        self,
-        tag: &str,
-        object: &Ref<K>,
-    ) -> Result<(), Error> {
-        self.change("detach", tag, object).await
-    }
-
     /// Creates a category for objects of these kinds (none means all) and returns its id.
     pub async fn create_category(
         self,
@@ -202,16 +184,6 @@ impl Tags<'_> {
     ) -> Result<String, Error> {
         let spec = json!({ "name": name, "description": description, "category_id": category });
         self.send(Request::create("tag.create", spec)).await
-    }
-
-    async fn change<K: IsA<ManagedEntity>>(
-        self,
-        action: &'static str,
-        tag: &str,
-        object: &Ref<K>,
-    ) -> Result<(), Error> {
-        let body = json!({ "object_id": ObjectId::new(object) });
-        self.send(Request::action("tag-association.change", Some(tag), action, body)).await
     }
 
     async fn associations<T: DeserializeOwned>(

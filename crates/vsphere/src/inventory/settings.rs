@@ -5,8 +5,6 @@
 
 use std::time::Duration;
 
-use jiff::Timestamp;
-
 use crate::{
     error::Error,
     inventory::Inventory,
@@ -14,8 +12,8 @@ use crate::{
     reference::Ref,
     soap::Service,
     types::{
-        AnyOptionValue, HostDateTimeSystem, HostSystem, OptionValue, QueryDateTime, ReconfigVm,
-        UpgradeVm, VirtualMachine, VirtualMachineConfigSpec,
+        AnyOptionValue, OptionValue, ReconfigVm, UpgradeVm, VirtualMachine,
+        VirtualMachineConfigSpec,
     },
     xml::Value,
 };
@@ -31,13 +29,6 @@ object! {
         pub disk_uuid_flag: Option<bool> = "config.flags.diskUuidEnabled",
         /// The version of the virtual hardware: `vmx-19`.
         pub hardware_version: Option<String> = "config.version",
-    }
-}
-
-object! {
-    /// The clock of a host.
-    struct Clock: HostSystem {
-        clock: Option<Ref<HostDateTimeSystem>> = "configManager.dateTimeSystem",
     }
 }
 
@@ -110,15 +101,6 @@ impl Inventory<'_> {
                 Ok(())
             }
             result => result,
-        }
-    }
-
-    /// What time it is on a host; nothing if there is no such host. A guest may take its time from there.
-    pub async fn time_of_host(&self, host: &Ref<HostSystem>) -> Result<Option<Timestamp>, Error> {
-        let clock: Option<Clock> = self.connection.read_one(host).await?;
-        match clock.and_then(|host| host.clock) {
-            Some(clock) => self.connection.call(&clock, &QueryDateTime {}).await.map(Some),
-            None => Ok(None),
         }
     }
 }

@@ -412,18 +412,13 @@ async fn the_virtual_hardware_is_upgraded_once() {
 }
 
 #[tokio::test]
-async fn hosts_and_vcenter_tell_their_time() {
+async fn the_time_is_that_of_vcenter() {
     let vcenter = vcenter().await;
     let connection = administrator(&vcenter);
-    let hosts: Vec<Host> = connection.list().await.unwrap();
     vcenter.control().skew_clock(-3_600_000).await.unwrap();
-    let host = connection.inventory().time_of_host(&hosts[0].reference).await.unwrap().unwrap();
-    let own = connection.time().await.unwrap();
-    let here = jiff::Timestamp::now();
-    for (who, time) in [("host", host), ("vCenter", own)] {
-        let behind = here.duration_since(time).as_secs();
-        assert!((3500..3700).contains(&behind), "{who} is {behind} s behind");
-    }
+    let time = connection.time().await.unwrap();
+    let behind = jiff::Timestamp::now().duration_since(time).as_secs();
+    assert!((3500..3700).contains(&behind), "it is {behind} s behind");
 }
 
 #[tokio::test]
