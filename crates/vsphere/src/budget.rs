@@ -4,7 +4,7 @@
 //! locked for everybody who uses it. So every login of a process, at SOAP, REST and the token service, spends from
 //! one [`LoginBudget`]: credentials that were refused are not tried again for five minutes, and no more than three
 //! logins of one user fail within five minutes, however many credentials, connections, reloads and names of the same
-//! vCenter there are. A user without a role is refused, too: the password is right, but the login is as futile.
+//! vCenter there are. A user without a role is held for a minute and not counted: the password is right, the login futile.
 
 use std::{
     collections::HashMap,
@@ -25,6 +25,8 @@ use crate::{
 
 /// How long a failed login counts, and how long the same credentials are not tried again.
 const WINDOW: Duration = Duration::from_secs(300);
+/// How long a user without a role is held: nothing was counted, and somebody may be about to grant the role.
+const NO_ROLE: Duration = Duration::from_secs(60);
 /// Failed logins of one user within the window.
 const MOST: usize = 3;
 /// The calls that check a password.
@@ -51,14 +53,14 @@ pub(crate) enum Door {
 
 #[derive(Default)]
 struct Account {
-    /// Within the window, oldest first.
+    /// Those that still count, oldest first.
     failed: Vec<Failed>,
     /// The credentials that were accepted last.
     accepted: Option<Digest>,
 }
 
 struct Failed {
-    at: Instant,
+    until: Instant,
     door: Door,
     credentials: Digest,
     /// None if there was no answer: vCenter may have counted the login as failed.
@@ -119,13 +121,16 @@ impl LoginBudget {
             return answered;
         };
         let refusal = Refusal::of(&error);
-        let cause = refusal.as_ref().map(|refusal| refusal.cause(user, WINDOW));
+        let window = if matches!(refusal, Some(Refusal::NoRole(_))) { NO_ROLE } else { WINDOW };
+        let cause = refusal.as_ref().map(|refusal| refusal.cause(user, window));
         if refusal.is_some() || account.may_have_failed(&error, digest) {
-            let at = Instant::now();
-            account.failed.push(Failed { at, door, credentials: digest, refusal });
+            let until = Instant::now() + window;
+            account.failed.push(Failed { until, door, credentials: digest, refusal });
         }
         let Some(cause) = cause else { return Err(error) };
-        account.accepted = None;
+        if error.remedy == Remedy::Login {
+            account.accepted = None;
+        }
         let error = Error::from(Failure { cause, ..error.failure().clone() });
         wire.metrics().login("refused");
         tracing::error!(vcenter = %wire.name(), user, %error, "login refused");
@@ -141,18 +146,18 @@ impl LoginBudget {
 impl Account {
     /// Why no login with these credentials is made now.
     fn hold(&mut self, user: &str, door: Door, credentials: Digest, now: Instant) -> Option<Cause> {
-        self.failed.retain(|failed| now.duration_since(failed.at) < WINDOW);
-        let until = |failed: &Failed| WINDOW.saturating_sub(now.duration_since(failed.at));
+        self.failed.retain(|failed| now < failed.until);
+        let held = |failed: &Failed| failed.until - now;
         // SOAP decides for all; a refusal of another service may have a reason of that service alone.
         let same = |failed: &&Failed| {
             failed.credentials == credentials && (failed.door == door || failed.door == Door::Soap)
         };
-        let refused = |failed: &Failed| Some(failed.refusal.as_ref()?.cause(user, until(failed)));
+        let refused = |failed: &Failed| Some(failed.refusal.as_ref()?.cause(user, held(failed)));
         if let Some(cause) = self.failed.iter().rev().filter(same).find_map(refused) {
             return Some(cause);
         }
-        let oldest = self.failed.len().checked_sub(MOST)?;
-        let held = self.failed.get(oldest).map(until)?;
+        let counts = |failed: &&Failed| !matches!(failed.refusal, Some(Refusal::NoRole(_)));
+        let held = self.failed.iter().rev().filter(counts).nth(MOST - 1).map(held)?;
         Some(Cause::LoginsSpent { user: user.to_owned(), held })
     }
 
@@ -173,7 +178,8 @@ mod tests {
     use crate::error::Cause;
 
     fn failed(at: Instant, door: Door, credentials: u8) -> Failed {
-        Failed { at, door, credentials: [credentials; 32], refusal: Some(Refusal::Credentials) }
+        let (until, credentials) = (at + WINDOW, [credentials; 32]);
+        Failed { until, door, credentials, refusal: Some(Refusal::Credentials) }
     }
 
     fn held(account: &mut Account, door: Door, credentials: u8, now: Instant) -> bool {

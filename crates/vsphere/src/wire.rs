@@ -287,7 +287,8 @@ impl Wire {
         read: impl FnOnce(Reply) -> Result<T, Cause>,
     ) -> Result<T, Error> {
         let (vcenter, started) = (&self.name, Instant::now());
-        let limit = if LOGINS.contains(&method) { self.login_timeout } else { self.timeout };
+        let slow = LOGINS.contains(&method) && method != "session.create";
+        let limit = if slow { self.login_timeout } else { self.timeout };
         let sending = sending(limit);
         let reply = match slots {
             Some(service) => self.in_turn(method, service, sending).await,
@@ -315,7 +316,7 @@ impl Wire {
         sending: impl Future<Output = Result<Reply, Cause>>,
     ) -> Result<Reply, Cause> {
         // Calls that hang free their slots when their own time is over; waiting for one must outlast that.
-        let patience = self.timeout * 2;
+        let patience = self.timeout + self.timeout.max(self.login_timeout);
         let slots = async {
             let storage =
                 if service.is_storage() { Some(self.storage_slots.acquire().await) } else { None };

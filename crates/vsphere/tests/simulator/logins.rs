@@ -161,14 +161,30 @@ async fn a_refusal_of_rest_does_not_hold_logins_of_soap() {
 async fn a_directory_that_answers_late_is_not_taken_for_a_wrong_password() {
     let vcenter = vcenter().await;
     // Longer than calls may take: vCenter asks a directory that is slow.
-    for login in ["Login", "POST /api/session"] {
-        vcenter.control().delay(login, 5_000, 0).await.unwrap();
-    }
+    vcenter.control().delay("Login", 5_000, 0).await.unwrap();
     let patient = Settings { timeout: Duration::from_secs(3), ..settings(&vcenter, CSI) };
     let connection = Connection::new(&patient).unwrap();
     let errors = use_everything(&connection).await;
     assert!(errors.is_empty(), "{errors:?}");
     connection.close().await;
+}
+
+#[tokio::test]
+async fn tags_that_cannot_be_reached_neither_charge_nor_hold_logins() {
+    let vcenter = vcenter().await;
+    let budget = LoginBudget::default();
+    vcenter.control().delay("POST /api/session", 60_000, 0).await.unwrap();
+    for _ in 0..4 {
+        let hasty = Settings {
+            timeout: Duration::from_secs(1),
+            budget: budget.clone(),
+            ..settings(&vcenter, CSI)
+        };
+        let connection = Connection::new(&hasty).unwrap();
+        connection.time().await.unwrap();
+        let error = connection.tags().categories().await.unwrap_err();
+        assert!(matches!(error.failure().cause, Cause::Timeout(_)), "{error}");
+    }
 }
 
 #[tokio::test]
