@@ -18,9 +18,7 @@ use serde::Deserialize;
 
 use crate::{http::innermost, tls::Trust};
 
-/// How long the service may take.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
-/// A ticket is short.
 const LONGEST: usize = 64 << 10;
 
 /// A service that issues tickets for clones of its session.

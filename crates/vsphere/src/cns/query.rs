@@ -11,8 +11,8 @@ use crate::{
     connection::Connection,
     error::Error,
     types::{
-        AnyCnsQueryFilter, CnsCursor, CnsKubernetesQueryFilter, CnsQueryAllVolume, CnsQueryAsync,
-        CnsQueryFilter, CnsQueryResult, CnsQuerySelection, CnsQueryVolume, CnsVolume, CnsVolumeId,
+        AnyCnsQueryFilter, CnsCursor, CnsKubernetesQueryFilter, CnsQueryAsync, CnsQueryFilter,
+        CnsQueryResult, CnsQuerySelection, CnsQueryVolume, CnsVolume, CnsVolumeId,
         versions::VSAN_7_0,
     },
     version::Since,
@@ -70,27 +70,6 @@ impl Volumes<'_> {
         }
         let filter = CnsQueryFilter { volume_ids: volumes.to_vec(), ..CnsQueryFilter::default() };
         self.list(filter, wanted).await
-    }
-
-    /// All volumes that pass a filter, in one answer however many they are: for little of each, such as
-    /// only the ids, which are all that is returned if nothing is wanted.
-    pub async fn list_at_once(
-        &self,
-        filter: &CnsQueryFilter,
-        wanted: &[Select],
-    ) -> Result<Vec<CnsVolume>, Error> {
-        let release = self.require(CnsQueryAllVolume::NAME, plain_needs(filter)).await?;
-        let mut selection = CnsQuerySelection { names: wanted.to_vec() };
-        if !release.knows(VSAN_7_0) {
-            selection.names.retain(|name| *name != Select::HealthStatus);
-        }
-        let mut volumes = Vec::new();
-        for ids in chunks(&filter.volume_ids) {
-            let filter = CnsQueryFilter { volume_ids: ids, ..filter.clone() };
-            let query = CnsQueryAllVolume { filter: filter.into(), selection: selection.clone() };
-            volumes.extend(self.connection.call(&manager(), &query).await?.volumes);
-        }
-        Ok(volumes)
     }
 
     /// The page of volumes that the filter's cursor names, found by a task: for queries that take the server

@@ -155,7 +155,7 @@ async fn lives(release: &str) {
     let by_name = CnsQueryFilter { names: vec!["pvc-1".to_owned()], ..CnsQueryFilter::default() };
     let found = volumes.list(by_name.clone(), &[Select::VolumeName]).await.unwrap();
     assert_eq!(found.len(), 1);
-    assert_eq!(volumes.list_at_once(&by_name, &[]).await.unwrap()[0].volume_id, id);
+    assert_eq!(found[0].volume_id, id);
 
     volumes.delete(&id, true).await.unwrap().wait(LIMIT).await.unwrap();
     assert!(volumes.read(&[id], ALL).await.unwrap().is_empty());
@@ -309,8 +309,6 @@ async fn listings_follow_cursors_and_split_long_lists_of_ids() {
     let before = count(&vcenter, "CnsQueryVolume").await;
     assert_eq!(volumes.read(&ids, &[]).await.unwrap().len(), 120);
     assert_eq!(count(&vcenter, "CnsQueryVolume").await, before + 2);
-    let filter = CnsQueryFilter { volume_ids: ids, ..CnsQueryFilter::default() };
-    assert_eq!(volumes.list_at_once(&filter, &[]).await.unwrap().len(), 120);
     assert!(volumes.read(&[], ALL).await.unwrap().is_empty());
 
     let cursor = Some(CnsCursor { offset: 100, limit: 50, total_records: None });

@@ -292,7 +292,6 @@ async fn what_a_server_is_too_old_for_is_never_sent() {
     assert!(too_old(&error), "{error}");
     let health = CnsQueryFilter { health_status: Some("red".to_owned()), ..Default::default() };
     assert!(too_old(&volumes.list(health.clone(), ALL).await.unwrap_err()));
-    assert!(too_old(&volumes.list_at_once(&health, ALL).await.unwrap_err()));
     assert!(too_old(&volumes.query_by_task(&health, ALL).await.unwrap_err()));
     let spec = CnsVolumeAttachDetachSpec {
         sharing: Some("sharingMultiWriter".to_owned()),
