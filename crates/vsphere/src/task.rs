@@ -130,6 +130,8 @@ impl Tasks {
     ) -> oneshot::Receiver<Option<Ended>> {
         let (reply, receiver) = oneshot::channel();
         let mut worker = self.worker.lock().unwrap_or_else(PoisonError::into_inner);
+        // One that panicked is replaced.
+        worker.take_if(|worker| worker.requests.is_closed());
         let worker = worker.get_or_insert_with(|| {
             let (requests, incoming) = mpsc::unbounded_channel();
             let mut running = JoinSet::new();
