@@ -49,6 +49,8 @@ const LONGEST_PAUSE_REFUSED: Duration = Duration::from_secs(60);
 /// Hosts change in bursts; their tags are read once for all.
 const BURST: Duration = Duration::from_secs(1);
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
+/// After this a watch that starts is reported; large inventories take longer, and the start goes on.
+const START_WITHIN: Duration = Duration::from_secs(60);
 const LOG_OUT_WITHIN: Duration = Duration::from_secs(10);
 /// VMs whose cards are read at once: the devices of a VM are many times what is kept of it.
 const MOST_CARDS: usize = 250;
@@ -241,7 +243,11 @@ impl Follower {
         let (mut failures, mut refusals) = (0, 0);
         loop {
             let began = Instant::now();
-            let Err(error) = self.watch(connection, stale, &mut failures).await else { continue };
+            let ended = tokio::select! {
+                ended = self.watch(connection, stale, &mut failures) => ended,
+                never = self.report_late_start() => match never {},
+            };
+            let Err(error) = ended else { continue };
             failures += 1;
             let (blame, tolerated) = match error.remedy {
                 Remedy::Login => (Blame::Login, 0),
@@ -258,12 +264,26 @@ impl Follower {
             if !is_refusal(&error) || began.elapsed() > LONGEST_PAUSE_REFUSED {
                 refusals = 0;
             }
-            refusals += u32::from(is_refusal(&error));
+            if is_refusal(&error) {
+                refusals += 1;
+                warn!(vcenter = self.vcenter.name, %error, refusals, "watch refused; starting again");
+            }
             tokio::select! {
                 () = sleep(pause(&error, failures.max(refusals))) => {}
                 () = self.replaced.notified() => {}
             }
         }
+    }
+
+    /// Reports a watch that is not answered: its start may take minutes, but what is known gets old. Never ends.
+    async fn report_late_start(&self) -> Infallible {
+        let started = Timestamp::now();
+        sleep(START_WITHIN).await;
+        if self.published.snapshot().answered < started {
+            let why = format!("the watch was not answered within {START_WITHIN:?}; waiting for it");
+            self.unavailable(why, Blame::Server);
+        }
+        pending().await
     }
 
     /// Watches until something fails, or until the configured datacenters are others.

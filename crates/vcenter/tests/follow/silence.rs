@@ -24,3 +24,21 @@ async fn a_vcenter_that_stops_answering_on_open_connections_is_not_current_for_l
     site.current().await;
     site.stop().await;
 }
+
+#[tokio::test]
+async fn a_watch_whose_first_answer_does_not_come_is_reported_while_it_is_waited_for() {
+    let mut site = Site::start(&["dc-1"]).await;
+    site.current().await;
+    let (path, kind) = ("/sdk".to_owned(), HttpFaultKind::Hang);
+    let polls = HttpFault { path, method: Some("WaitForUpdatesEx".to_owned()), kind, count: 0 };
+    site.simulator.control().break_http(&polls).await.unwrap();
+    // The session ends the poll that is open. Everything is answered then but the poll of the new watch, which
+    // may take minutes.
+    site.simulator.control().expire_sessions().await.unwrap();
+    let away = |snapshot: &vcenter::Snapshot| !is_current(snapshot);
+    let bound = Duration::from_secs(60) + LIMIT;
+    let snapshot = site.until_within(bound, "it is unavailable", away).await;
+    let Health::Unavailable(outage) = snapshot.health() else { panic!("{:?}", snapshot.health()) };
+    assert!(outage.why.contains("not answered within 60s"), "{}", outage.why);
+    site.stop().await;
+}
