@@ -201,9 +201,9 @@ impl Removals {
                 }
                 for vm in vms {
                     let removal = found.as_ref().map(|found| found.get(&vm).copied());
-                    if let Some(inquiry) =
-                        self.vms.get_mut(&(vcenter.clone(), vm.value().to_owned()))
-                    {
+                    let inquiry = self.vms.get_mut(&(vcenter.clone(), vm.value().to_owned()));
+                    // One that is not asking is newer than the question: the VM was found meanwhile.
+                    if let Some(inquiry) = inquiry.filter(|inquiry| inquiry.record.asking) {
                         inquiry.record.take(removal.map_err(drop), asked);
                     }
                 }
