@@ -57,18 +57,28 @@ async fn show(keep: bool) -> Result<()> {
         ..Spec::with_vcenter()
     };
     let builds: usize = LATER.iter().map(|group| components::steps(group)).sum();
-    let progress = Arc::new(Progress::shown(spec.steps() + builds));
+    let progress = Arc::new(Progress::shown(spec.steps() + builds + 1));
     let building = Background::build(LATER, &progress);
-    let drivers = tokio::task::spawn_blocking(|| image::make(Profile::Development));
-    let world = World::claim()?;
-    let lab = Lab::start_while_building(world, &spec, &building, &progress).await?;
+    let shown = Arc::clone(&progress);
+    let drivers = tokio::task::spawn_blocking(move || {
+        let step = shown.step("drivers");
+        step.note("compiling");
+        let built = image::make(Profile::Development)?;
+        step.done("compiled, and an image made");
+        Ok(built)
+    });
+    let drivers = async { drivers.await? };
+    let lab = async {
+        let world = World::claim()?;
+        Lab::start_while_building(world, &spec, &building, &progress).await
+    };
+    let (lab, built): (Lab, image::Built) = tokio::try_join!(lab, drivers)?;
     until("the demo's clients are built", BUILT_WITHIN, || async {
         let built = building.has("kubectl")? && building.has("cnsctl")?;
         Ok(if built { Wait::Done(()) } else { Wait::NotYet("being built".to_owned()) })
     })
     .await?;
-    chapter("Building the drivers: one program, one image, no container engine");
-    let built = drivers.await??;
+    chapter("The drivers: one program, one image, no container engine");
     print_line(&format!(
         "image:   {IMAGE} (a development build; `make image` makes the optimised one)\ndigest:  {}",
         built.digest

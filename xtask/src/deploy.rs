@@ -8,6 +8,8 @@ use std::{fs, path::Path};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
+use crate::output::print_line;
+
 const DIRECTORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy");
 /// The drivers' image, as the manifests name it.
 pub(crate) const IMAGE: &str =
@@ -15,13 +17,19 @@ pub(crate) const IMAGE: &str =
 /// The namespace of all objects.
 pub(crate) const NAMESPACE: &str = "kube-system";
 
+/// The test that writes the files.
+const WRITER: &str = "manifests::files::the_files_in_deploy_are_what_the_manifests_say";
+/// The ConfigMap that the pods mount.
+pub(crate) const CONFIG: &str = "vsphere-cloud-config";
+
 pub(crate) fn run() -> Result<()> {
     let mut cargo = lab::components::cargo();
-    cargo.env("UPDATE", "1").args(["test", "--quiet", "--package", "ccm", "--lib"]);
-    let status = cargo.arg("manifests::files").status().context("cannot run cargo")?;
-    if !status.success() {
-        bail!("the manifests were not written ({status})");
+    cargo.env("UPDATE", "1").args(["test", "--quiet", "--package", "ccm", "--lib", "--"]);
+    let output = lab::run(cargo.args(["--exact", WRITER]))?;
+    if !output.contains("1 passed") {
+        bail!("there is no test {WRITER} that writes the manifests");
     }
+    print_line("deploy/ is as crates/ccm/src/manifests.rs says");
     Ok(())
 }
 
@@ -38,8 +46,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_image_that_is_built_is_the_one_that_the_manifests_name() {
+    fn the_names_that_are_used_here_are_those_of_the_manifests() {
         let objects = cloud_controller_manager().unwrap();
+        let daemon_set = objects.iter().find(|object| object["kind"] == "DaemonSet").unwrap();
+        assert_eq!(daemon_set["metadata"]["namespace"], NAMESPACE);
+        let volume = &daemon_set["spec"]["template"]["spec"]["volumes"][0];
+        assert_eq!(volume["configMap"]["name"], CONFIG);
         let images: Vec<&Value> = objects
             .iter()
             .filter_map(|object| object.pointer("/spec/template/spec/containers/0/image"))

@@ -25,7 +25,7 @@ use super::{
     node_facts::{SHUTDOWN, UNINITIALIZED, address, facts, has_taint, taints},
 };
 use crate::{
-    deploy::{self, NAMESPACE},
+    deploy::{self, CONFIG, NAMESPACE},
     output::print_line,
 };
 
@@ -134,7 +134,7 @@ fn objects(vcenter: &VCenter) -> Result<Vec<Value>> {
     let configuration = json!({
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": {"name": "vsphere-cloud-config", "namespace": NAMESPACE},
+        "metadata": {"name": CONFIG, "namespace": NAMESPACE},
         "data": {"vsphere.conf": config, "ca.crt": fs::read_to_string(vcenter.authority())?},
     });
     let (user, password) = LOGIN;
