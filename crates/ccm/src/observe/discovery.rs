@@ -30,12 +30,10 @@ pub(crate) use self::lookup::Lookup;
 use super::identity::Identity;
 use crate::provider_id::Reading;
 
-/// A VM and the vCenter that has it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Machine<'a> {
     /// The vCenter's name in the configuration.
     pub(crate) vcenter: &'a str,
-    /// The vCenter's instance UUID.
     pub(crate) instance: Option<&'a str>,
     pub(crate) vm: &'a Vm,
 }
@@ -51,7 +49,6 @@ pub(crate) enum How {
     Name,
 }
 
-/// The result of looking for a Node's VM.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Finding<'a> {
     Found(Machine<'a>, How),
@@ -185,7 +182,8 @@ impl Directory {
         if let Some(vm) = vm.filter(|vm| listing.is_available() && !vm.template) {
             listing.vms.insert(reference.clone(), Arc::clone(vm));
             for key in keys_of(vm) {
-                let holders = self.by_key.entry(key.clone()).or_default();
+                let one = || Vec::with_capacity(1);
+                let holders = self.by_key.entry(key.clone()).or_insert_with(one);
                 let before =
                     |(of, held): &(usize, Arc<Vm>)| (*of, &held.reference) < (vcenter, reference);
                 holders.insert(holders.partition_point(before), (vcenter, Arc::clone(vm)));

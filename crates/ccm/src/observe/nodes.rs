@@ -19,9 +19,10 @@ pub(crate) type NodeEvent = Option<Result<Event<TrimmedNode>, watcher::Error>>;
 
 #[derive(Default)]
 pub(crate) struct Nodes {
-    known: HashMap<Arc<str>, Known>,
+    known: HashMap<Arc<str>, Box<Known>>,
     /// Nodes of a list that is not complete yet.
-    incoming: Vec<Node>,
+    #[expect(clippy::vec_box, reason = "Nodes are large: lists and tables that grow copy boxes")]
+    incoming: Vec<Box<Node>>,
     synced: bool,
     by_key: HashMap<Key, Vec<Arc<str>>>,
 }
@@ -36,7 +37,7 @@ impl Nodes {
     pub(crate) fn take(&mut self, event: NodeEvent) -> BTreeSet<Arc<str>> {
         match event {
             Some(Ok(Event::Init)) => self.incoming.clear(),
-            Some(Ok(Event::InitApply(TrimmedNode(node)))) => self.incoming.push(node),
+            Some(Ok(Event::InitApply(TrimmedNode(node)))) => self.incoming.push(Box::new(node)),
             Some(Ok(Event::InitDone)) => return self.replace_all(),
             Some(Ok(Event::Apply(TrimmedNode(node)))) => {
                 return self.insert(node).into_iter().collect();
@@ -50,13 +51,13 @@ impl Nodes {
 
     fn replace_all(&mut self) -> BTreeSet<Arc<str>> {
         let listed = std::mem::take(&mut self.incoming);
-        let names: BTreeSet<Arc<str>> = listed.iter().map(name).collect();
+        let names: BTreeSet<Arc<str>> = listed.iter().map(|node| name(node)).collect();
         let gone = self.known.keys().filter(|name| !names.contains(*name)).cloned();
         for name in gone.collect::<Vec<_>>() {
             self.remove(&name);
         }
         for node in listed {
-            self.insert(node);
+            self.insert(*node);
         }
         self.synced = true;
         names
@@ -75,10 +76,11 @@ impl Nodes {
         if self.known.get(&name).is_none_or(|known| known.lookup != lookup) {
             self.unindex(&name);
             for key in lookup.keys().collect::<HashSet<_>>() {
-                self.by_key.entry(key).or_default().push(Arc::clone(&name));
+                let named = self.by_key.entry(key).or_insert_with(|| Vec::with_capacity(1));
+                named.push(Arc::clone(&name));
             }
         }
-        self.known.insert(Arc::clone(&name), Known { node, lookup });
+        self.known.insert(Arc::clone(&name), Box::new(Known { node, lookup }));
         changed.then_some(name)
     }
 
