@@ -100,34 +100,13 @@ fn targets(verbosity: u8) -> Targets {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
-
+    use lab::log::Log;
     use tracing::{debug, info, subscriber::with_default};
 
     use super::*;
 
-    #[derive(Clone, Default)]
-    struct Lines(Arc<Mutex<Vec<u8>>>);
-
-    impl io::Write for Lines {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.lock().unwrap().extend_from_slice(bytes);
-            Ok(bytes.len())
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-
-    impl Lines {
-        fn taken(&self) -> String {
-            String::from_utf8(std::mem::take(&mut *self.0.lock().unwrap())).unwrap()
-        }
-    }
-
-    fn log(format: Format) -> (Lines, impl Subscriber + Send + Sync, Verbosity) {
-        let lines = Lines::default();
+    fn log(format: Format) -> (Log, impl Subscriber + Send + Sync, Verbosity) {
+        let lines = Log::default();
         let writer = lines.clone();
         let (subscriber, verbosity) = subscriber(format, 0, move || writer.clone());
         (lines, subscriber, verbosity)
@@ -137,7 +116,7 @@ mod tests {
     fn a_line_of_json_has_the_fields_of_the_event() {
         let (lines, subscriber, _verbosity) = log(Format::Json);
         with_default(subscriber, || info!(node = "node-1", "address changed"));
-        let line: serde_json::Value = serde_json::from_str(&lines.taken()).unwrap();
+        let line: serde_json::Value = serde_json::from_str(&lines.take()).unwrap();
         assert_eq!(line["message"], "address changed");
         assert_eq!(line["node"], "node-1");
         assert_eq!(line["level"], "INFO");
@@ -149,13 +128,13 @@ mod tests {
         let (lines, subscriber, verbosity) = log(Format::Text);
         with_default(subscriber, || {
             debug!("hidden");
-            assert_eq!(lines.taken(), "");
+            assert_eq!(lines.take(), "");
             verbosity.set(4).unwrap();
             debug!("shown");
-            assert!(lines.taken().contains("shown"));
+            assert!(lines.take().contains("shown"));
             verbosity.set(2).unwrap();
             debug!("hidden again");
-            assert_eq!(lines.taken(), "");
+            assert_eq!(lines.take(), "");
         });
         assert_eq!(verbosity.get(), 2);
     }
@@ -167,10 +146,10 @@ mod tests {
             verbosity.set(7).unwrap();
             debug!(target: "hyper::proto", "bytes");
             info!(target: "kube_client::client", "a request");
-            assert_eq!(lines.taken(), "");
+            assert_eq!(lines.take(), "");
             verbosity.set(8).unwrap();
             debug!(target: "hyper::proto", "bytes");
-            assert!(lines.taken().contains("bytes"));
+            assert!(lines.take().contains("bytes"));
         });
     }
 }

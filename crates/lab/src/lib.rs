@@ -32,6 +32,7 @@ mod disk;
 mod forward;
 pub mod image;
 pub mod kubelet;
+pub mod log;
 mod network;
 mod node;
 mod pki;

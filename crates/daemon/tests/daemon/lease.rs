@@ -1,10 +1,6 @@
 //! Leader election on a real Lease.
 
-use std::{
-    io,
-    sync::{Arc, Mutex},
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use daemon::{
     lease::{Elector, Leadership, Lost, Standing, Timing, identity},
@@ -16,7 +12,7 @@ use kube::{
     Api, Client,
     api::{Patch, PatchParams},
 };
-use lab::{ControlPlane, ProcessRecord, Wait, until};
+use lab::{ControlPlane, ProcessRecord, Wait, log::Log, until};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use tokio::task::JoinHandle;
@@ -168,32 +164,17 @@ async fn an_api_that_hangs_ends_leadership_before_the_lease_runs_out() {
     assert!(!leader.leadership.holds());
 }
 
-/// Lines of a log.
-#[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for Lines {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
 #[tokio::test]
 async fn a_namespace_that_does_not_exist_is_named_in_the_log() {
     let plane = ControlPlane::start().await.unwrap();
-    let lines = Lines::default();
+    let lines = Log::default();
     let writer = lines.clone();
     let (log, _verbosity) = telemetry::subscriber(Format::Text, 0, move || writer.clone());
     let _log = tracing::subscriber::set_default(log);
     let elector = Elector::new(plane.client(), "nowhere", NAME, "me".to_owned(), quick());
     let (_stop, shutdown) = shutdown();
     let said = until("the log says so", BOUND, || async {
-        let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+        let text = lines.text();
         let found = text.contains("lease not acquired") && text.contains("namespaces \\\"nowhere");
         Ok(if found { Wait::Done(()) } else { Wait::NotYet(text) })
     });

@@ -1,12 +1,9 @@
 //! Credentials that change, are wrong, or come late.
 
-use std::{
-    fs, io,
-    path::Path,
-    sync::{Arc, Mutex},
-};
+use std::{fs, path::Path};
 
 use cloud_config::CredentialSource;
+use lab::log::Log;
 use tempfile::TempDir;
 use vcenter::Health;
 
@@ -73,21 +70,6 @@ async fn credentials_that_come_late_are_taken_and_wrong_ones_are_explained() {
     site.stop().await;
 }
 
-/// A log that can be read.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
 #[tokio::test]
 async fn a_normal_start_logs_no_warning() {
     let (log, directory) = (Log::default(), TempDir::new().unwrap());
@@ -102,5 +84,5 @@ async fn a_normal_start_logs_no_warning() {
     site.current().await;
     site.stop().await;
     drop(guard);
-    assert_eq!(String::from_utf8_lossy(&log.0.lock().unwrap()), "");
+    assert_eq!(log.text(), "");
 }
