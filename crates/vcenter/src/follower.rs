@@ -200,10 +200,9 @@ impl Follower {
         }
     }
 
-    /// Takes credentials that change. Refused ones are not tried again until they change once more: the old
-    /// session stays, and nothing is sent that could lock the account.
+    /// Takes credentials that change. Refused ones are tried again when they change or are no longer held back;
+    /// until then the old session stays.
     async fn rotate(&self, connection: &Connection, mut login: Credential) {
-        // How long refused credentials are held back, after which they are tried once more.
         let mut held = None;
         loop {
             tokio::select! {

@@ -66,16 +66,13 @@ pub(crate) enum Finding<'a> {
     NotOurs,
 }
 
-/// That no vCenter shows a VM.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Absence {
     /// The UUID of the Node's provider id.
     pub(crate) uuid: Option<Uuid>,
-    /// The names of the vCenters that were searched.
     pub(crate) vcenters: Vec<String>,
     /// When the least recent of them answered.
     pub(crate) asked_at: Timestamp,
-    /// The VM that was recorded on the Node.
     pub(crate) identity: Option<Identity>,
 }
 

@@ -109,7 +109,6 @@ impl Nodes {
         }
     }
 
-    /// Whether the first list is complete.
     pub(crate) fn is_synced(&self) -> bool {
         self.synced
     }

@@ -253,8 +253,8 @@ impl Record {
         self.removal.is_none() && !self.asking && waited
     }
 
-    /// Takes in a record, an answer without one, or that there is no answer, which proves nothing. What was read
-    /// before an error is not kept: the newest part is read first, has most removals, and is one page long.
+    /// Takes in an answer, with a record or without, or that the history could not be read. What was read before
+    /// the error is not kept: the newest part is read first, has most removals, and is one page long.
     fn take(&mut self, answer: Result<Option<history::Removal>, ()>, asked: Timestamp) {
         (self.asking, self.asked) = (false, Some(Instant::now()));
         match answer {
