@@ -86,8 +86,29 @@ fn every_event_has_its_row() {
         Refusal::FolderNotVisible(vm()),
         Refusal::TooMany,
     ];
+    for refusal in &refusals {
+        // A new variant does not compile here; it belongs into the list above as well.
+        match refusal {
+            Refusal::NoProviderId
+            | Refusal::NotRecorded
+            | Refusal::NotAsked
+            | Refusal::StillThere(_)
+            | Refusal::Unregistered(_)
+            | Refusal::NoRemovalRecord(_)
+            | Refusal::TaskHistoryUnreadable(_)
+            | Refusal::FolderNotVisible(_)
+            | Refusal::TooMany => {}
+            // These have no event.
+            Refusal::Disabled
+            | Refusal::KeptByAnnotation
+            | Refusal::RemovalNotAsked
+            | Refusal::TooEarly => {}
+        }
+    }
     let events = refusals.map(|refusal| Decision::Refuse(refusal).event("node-1").unwrap().reason);
-    for reason in events.into_iter().chain(["Synced", "DeletingNode", "DeletingNodeFailed"]) {
+    let others = ["Synced", "DeletingNode", "DeletingNodeFailed"];
+    let of_the_process = ["ConfigReloaded", "ConfigRefused", "LeaderElection"];
+    for reason in events.into_iter().chain(others).chain(of_the_process) {
         assert!(text.contains(&format!("\n| `{reason}` |")), "{reason}");
     }
 }

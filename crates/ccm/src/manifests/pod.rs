@@ -16,7 +16,11 @@ const VOLUME: &str = "vsphere-config-volume";
 const CONFIG_DIR: &str = "/etc/cloud";
 
 pub(super) fn daemon_set(settings: &Parameters) -> Result<DaemonSet, serde_json::Error> {
-    serde_json::from_value(json!({
+    serde_json::from_value(described(settings))
+}
+
+fn described(settings: &Parameters) -> Value {
+    json!({
         "metadata": {
             "name": NAME,
             "namespace": NAMESPACE,
@@ -33,7 +37,7 @@ pub(super) fn daemon_set(settings: &Parameters) -> Result<DaemonSet, serde_json:
                 "spec": pod(settings),
             },
         },
-    }))
+    })
 }
 
 fn pod(settings: &Parameters) -> Value {
@@ -107,4 +111,22 @@ fn container(settings: &Parameters) -> Value {
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [{"name": VOLUME, "mountPath": CONFIG_DIR, "readOnly": true}],
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Fields that Kubernetes' types do not have are skipped when they are read.
+    #[test]
+    fn no_field_of_the_daemon_set_is_misspelt() {
+        let mut described = described(&Parameters::default());
+        let readiness = "/spec/template/spec/containers/0/readinessProbe";
+        let probe = described.pointer_mut(readiness).and_then(Value::as_object_mut).unwrap();
+        assert_eq!(probe.remove("failureThreshold"), Some(Value::Null));
+        let made = serde_json::to_value(daemon_set(&Parameters::default()).unwrap()).unwrap();
+        for part in ["metadata", "spec"] {
+            assert_eq!(made[part], described[part]);
+        }
+    }
 }
