@@ -115,7 +115,17 @@ impl LoginBudget {
             wire.metrics().login("held");
             return Err(wire.error("Login", cause));
         }
+        let failed = |window, refusal| {
+            let until = Instant::now() + window;
+            Failed { until, door, credentials: digest, refusal }
+        };
+        // Charged until it is answered: nobody learns the result of a login that is dropped on the way.
+        let charged = account.failed.len();
+        if account.accepted != Some(digest) {
+            account.failed.push(failed(WINDOW, None));
+        }
         let answered = login.await;
+        account.failed.truncate(charged);
         let Err(error) = answered else {
             account.accepted = Some(digest);
             return answered;
@@ -124,8 +134,7 @@ impl LoginBudget {
         let window = if matches!(refusal, Some(Refusal::NoRole(_))) { NO_ROLE } else { WINDOW };
         let cause = refusal.as_ref().map(|refusal| refusal.cause(user, window));
         if refusal.is_some() || account.may_have_failed(&error, digest) {
-            let until = Instant::now() + window;
-            account.failed.push(Failed { until, door, credentials: digest, refusal });
+            account.failed.push(failed(window, refusal));
         }
         let Some(cause) = cause else { return Err(error) };
         if error.remedy == Remedy::Login {
