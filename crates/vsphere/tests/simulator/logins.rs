@@ -22,6 +22,13 @@ fn sharing(vcenter: &VCenter, user: (&str, &str), budget: &LoginBudget) -> Conne
     Connection::new(&Settings { budget: budget.clone(), ..settings(vcenter, user) }).unwrap()
 }
 
+/// Another name of the vCenter.
+fn alias(vcenter: &VCenter) -> String {
+    let alias = vcenter.url().replace("127.0.0.1", "localhost");
+    assert_ne!(alias, vcenter.url());
+    alias
+}
+
 /// Lets vCenter do what the next calls of a method request and never answer: of logins it checks the password.
 async fn hang(vcenter: &VCenter, method: &str, count: u32) {
     let lost = lab::vcenter::HttpFault {
@@ -194,6 +201,27 @@ async fn logins_of_accepted_credentials_that_end_with_their_connections_are_not_
 }
 
 #[tokio::test]
+async fn a_name_that_does_not_answer_delays_no_login_by_the_other_name_of_its_vcenter() {
+    let vcenter = vcenter().await;
+    let budget = LoginBudget::default();
+    let settings = Settings { budget, timeout: 10 * LIMIT, ..settings(&vcenter, CSI) };
+    let address = Connection::new(&settings).unwrap();
+    let endpoint = alias(&vcenter).parse().unwrap();
+    let alias = Connection::new(&Settings { endpoint, ..settings }).unwrap();
+    address.time().await.unwrap();
+    alias.time().await.unwrap();
+    vcenter.control().expire_sessions().await.unwrap();
+    // The first request of a login.
+    hang(&vcenter, "RetrieveServiceContent", 1).await;
+    let sent = async || calls(&vcenter).await["RetrieveServiceContent"] == 3;
+    tokio::select! {
+        () = wait_for("a login by the address hangs", sent) => {}
+        answered = address.time() => panic!("{answered:?}"),
+    }
+    timeout(LIMIT, alias.time()).await.unwrap().unwrap();
+}
+
+#[tokio::test]
 async fn a_refusal_of_rest_does_not_hold_logins_of_soap() {
     let vcenter = vcenter().await;
     let connection = connect(&vcenter, CSI);
@@ -248,8 +276,7 @@ async fn tags_that_cannot_be_reached_neither_charge_nor_hold_logins() {
 async fn one_vcenter_under_two_names_fails_three_times_and_locks_nothing() {
     let vcenter = vcenter().await;
     let budget = LoginBudget::default();
-    let alias = vcenter.url().replace("127.0.0.1", "localhost");
-    assert_ne!(alias, vcenter.url());
+    let alias = alias(&vcenter);
     for round in 0..3 {
         for (name, url) in [("address", vcenter.url()), ("alias", &alias)] {
             let wrong = format!("wrong-{name}-{round}");
