@@ -7,8 +7,7 @@
 //! concluded.
 //!
 //! Tasks are selected by time, because a filter by entity needs one that exists, and the newest part of the past is
-//! read first: a busy vCenter records ten thousand tasks a day, and most removals are recent. A session has few
-//! collectors, so each is destroyed after use, whatever happened.
+//! read first: a busy vCenter records ten thousand tasks a day, and most removals are recent.
 
 #[cfg(test)]
 mod tests;
@@ -24,7 +23,7 @@ use crate::{
     types::{
         CreateCollectorForTasks, DestroyCollector, ReadNextTasks, TaskFilterSpec,
         TaskFilterSpecByTime, TaskFilterSpecTimeOption, TaskHistoryCollector, TaskInfo,
-        TaskInfoState, TaskManager, VirtualMachine,
+        TaskInfoState, VirtualMachine,
     },
     xml::Method,
 };
@@ -65,8 +64,6 @@ pub type Removals = HashMap<Ref<VirtualMachine>, Result<Option<Removal>, Error>>
 
 impl History<'_> {
     /// How these VMs were removed, each as far as that was within its time until now and the user sees it.
-    ///
-    /// Await it to its end: a collector that is left to its session is one less for all its users.
     pub async fn removals(self, vms: &[(Ref<VirtualMachine>, SignedDuration)]) -> Removals {
         let mut search = Search::default();
         if let Err(error) = self.search(vms, &mut search).await {
@@ -82,9 +79,6 @@ impl History<'_> {
         vms: &[(Ref<VirtualMachine>, SignedDuration)],
         search: &mut Search,
     ) -> Result<(), Error> {
-        if vms.is_empty() {
-            return Ok(());
-        }
         // By vCenter's clock, which need not be ours.
         let now = self.connection.time().await?;
         let since = vms.iter().map(|(vm, within)| (vm.clone(), before(now, *within)));
@@ -113,25 +107,15 @@ impl History<'_> {
             end_time: end,
         };
         let filter = TaskFilterSpec { time: Some(time), state: vec![TaskInfoState::Success] };
-        let manager = self.connection.content().await?.task_manager;
-        let manager = manager.unwrap_or_else(|| Ref::<TaskManager>::new("TaskManager"));
-        let collector = self.connection.call(&manager, &CreateCollectorForTasks { filter }).await?;
-        let read = self.read_pages(&collector, search).await;
-        // It ends with the session in any case; a failure to end it earlier is not a failure to read.
-        if let Err(error) = self.connection.call(&collector, &DestroyCollector {}).await {
-            tracing::debug!(%error, "task history collector not destroyed");
-        }
-        read
-    }
-
-    async fn read_pages(
-        self,
-        collector: &Ref<TaskHistoryCollector>,
-        search: &mut Search,
-    ) -> Result<(), Error> {
+        let session = self.connection.established().await?;
+        let manager = session.content.task_manager.clone();
+        let manager = manager.unwrap_or_else(|| Ref::new("TaskManager"));
+        let create = CreateCollectorForTasks { filter };
+        let held = self.connection.hold(&session, &manager, create, DestroyCollector {}).await?;
+        let collector = Ref::<TaskHistoryCollector>::new(held.on().value());
         let failed = |cause| self.connection.wire().error(ReadNextTasks::NAME, cause);
         while search.next_page().map_err(failed)? {
-            let page = self.connection.call(collector, &ReadNextTasks { max_count: PAGE }).await?;
+            let page = self.connection.call(&collector, &ReadNextTasks { max_count: PAGE }).await?;
             if page.is_empty() {
                 break;
             }

@@ -8,7 +8,7 @@ use vsphere::{
     connection::Connection, history::Removal, object, reference::Ref, types::VirtualMachine,
 };
 
-use crate::site::{CPI, administrator, connect, described, vcenter};
+use crate::site::{CPI, administrator, connect, described, vcenter, wait_for};
 
 const HOUR: SignedDuration = SignedDuration::from_hours(1);
 
@@ -127,9 +127,11 @@ async fn vms_are_asked_for_together_and_nobody_is_asked_for_none() {
     assert_eq!(recorded(&connection, &[]).await, HashMap::new());
     assert_eq!(calls(&vcenter, "CreateCollectorForTasks").await, 0);
     assert_eq!(recorded(&connection, &vms).await.len(), 2);
-    for method in ["CreateCollectorForTasks", "ReadNextTasks", "DestroyCollector"] {
+    for method in ["CreateCollectorForTasks", "ReadNextTasks"] {
         assert_eq!(calls(&vcenter, method).await, 1, "{method}");
     }
+    let destroyed = async || calls(&vcenter, "DestroyCollector").await == 1;
+    wait_for("the collector is destroyed", destroyed).await;
     connection.close().await;
 }
 
@@ -189,5 +191,21 @@ async fn a_part_that_cannot_be_read_leaves_what_was_found_and_read_before_it() {
     assert!(matches!(answers[&gone], Ok(Some(Removal::Destroyed))), "{answers:?}");
     assert!(matches!(answers[&recent], Ok(None)), "{answers:?}");
     assert!(answers[&old].is_err(), "{answers:?}");
+    connection.close().await;
+}
+
+#[tokio::test]
+async fn a_question_that_is_given_up_leaves_no_collector() {
+    let vcenter = vcenter().await;
+    let connection = connect(&vcenter, CPI);
+    let vm = named(&connection, "node-1").await;
+    let control = vcenter.control();
+    control.delay("ReadNextTasks", 60_000, 0).await.unwrap();
+    let collectors = async || control.objects("cpi").await.unwrap()[0].history_collectors;
+    tokio::select! {
+        () = wait_for("there is a collector", async || collectors().await == 1) => {}
+        answers = async { connection.history().removals(&[(vm, HOUR)]).await } => panic!("{answers:?}"),
+    }
+    wait_for("there is none", async || collectors().await == 0).await;
     connection.close().await;
 }
