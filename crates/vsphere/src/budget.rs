@@ -100,9 +100,7 @@ impl LoginBudget {
     /// Fails if a login would be held back now. Does not wait for one that is on the way.
     pub(crate) fn check(&self, wire: &Wire, credentials: &Credentials) -> Result<(), Error> {
         let account = self.account(wire, credentials);
-        account
-            .try_lock()
-            .map_or(Ok(()), |mut account| account.check(wire, Door::Soap, credentials))
+        account.try_lock().map_or(Ok(()), |mut it| it.check(wire, Door::Soap, credentials))
     }
 
     /// Makes a login if the budget allows it, and charges it if it fails. Others wait for its result, by whatever
@@ -114,9 +112,7 @@ impl LoginBudget {
         credentials: &Credentials,
         login: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, Error> {
-        let Some(digest) = credentials.digest() else {
-            return login.await;
-        };
+        let Some(digest) = credentials.digest() else { return login.await };
         let account = self.account(wire, credentials);
         let mut account = account.lock().await;
         account.check(wire, door, credentials)?;

@@ -28,7 +28,10 @@ use vsphere::{
     types::{Folder, VirtualMachine},
 };
 
-use super::{discovery::Finding, identity::Identity};
+use super::{
+    discovery::{Absence, Finding},
+    identity::Identity,
+};
 use crate::plan::{
     lifecycle::{Evidence, Reference, Removal, is_ready},
     node,
@@ -129,10 +132,9 @@ impl Removals {
                 }
                 Evidence::default()
             }
-            Finding::Absent(absence) => match &absence.identity {
-                Some(identity) => self.of_missing(snapshots, node, identity, &mut questions),
-                None => Evidence::default(),
-            },
+            Finding::Absent(Absence { identity: Some(identity), .. }) => {
+                self.of_missing(snapshots, node, identity, &mut questions)
+            }
             _ => Evidence::default(),
         });
         let evidence = evidence.collect();
@@ -270,13 +272,9 @@ impl Record {
 impl Existence {
     /// The answer, unless the Node would be deleted by it and it is old.
     fn reference(&self, removal: Removal) -> Reference {
-        match self.answer {
-            Some((_, at)) if removal == Removal::Destroyed && at.elapsed() > FRESH => {
-                Reference::NotAsked
-            }
-            Some((reference, _)) => reference,
-            None => Reference::NotAsked,
-        }
+        let counts = |at: Instant| removal != Removal::Destroyed || at.elapsed() <= FRESH;
+        let answer = self.answer.filter(|(_, at)| counts(*at));
+        answer.map(|(reference, _)| reference).unwrap_or_default()
     }
 
     /// Whether vCenter is to be asked: at once, then every time while the Node may be deleted, else ever later.
@@ -284,10 +282,8 @@ impl Existence {
         let Some((reference, at)) = self.answer else { return !self.asking };
         let decisive = reference == Reference::Gone
             && matches!(removal, Removal::Destroyed | Removal::NotAsked);
-        let pause = match decisive {
-            true => every,
-            false => every.saturating_mul(1 << self.kept.min(10)).min(LONGEST_PAUSE),
-        };
+        let longer = every.saturating_mul(1 << self.kept.min(10)).min(LONGEST_PAUSE);
+        let pause = if decisive { every } else { longer };
         // Due with the tick that is nearest, not with the one after it.
         !self.asking && at.elapsed() + every / 2 >= pause
     }
