@@ -298,6 +298,22 @@ fn a_reference_that_was_given_to_another_vm_is_not_the_recorded_one() {
 }
 
 #[test]
+fn a_record_and_a_vm_that_do_not_both_have_an_instance_uuid_do_not_contradict_each_other() {
+    let numbered = Vm { instance_uuid: UUID.parse().ok(), ..vm("vm-1", OTHER, "other", &[]) };
+    let annotations = json!({"ccm.vsphere.vmware.com/instance-uuid": UUID});
+    let annotated = json!({"metadata": {"annotations": annotations}});
+    let record = both(provider(&format!("vsphere://{UUID}")), recorded(EAST, "vm-1"));
+    let check = |fields: &Value, vm: &Vm| {
+        let found = find(&node(fields.clone()), &[east(&[vm])]);
+        assert_eq!(found, "vm-1 by recorded reference");
+    };
+    check(&record, &numbered);
+    let record = both(record, annotated);
+    check(&record, &numbered);
+    check(&record, &Vm { instance_uuid: None, ..numbered });
+}
+
+#[test]
 fn byte_orders_are_swapped_as_ever() {
     let uuid: Uuid = UUID.to_uppercase().parse().unwrap();
     assert_eq!(uuid.swapped().to_string(), SWAPPED);

@@ -214,6 +214,13 @@ fn the_grace_and_the_number_of_checks_both_count() {
 }
 
 #[test]
+fn two_plans_in_the_same_moment_are_one_check_and_do_not_begin_the_row_anew() {
+    let twice =
+        [(0, Some(0), false), (60, Some(60), false), (60, Some(60), false), (90, Some(90), false)];
+    assert_eq!(over(&twice), [false, false, false, true]);
+}
+
+#[test]
 fn an_outage_or_a_moment_of_readiness_begins_the_row_anew() {
     let outage = [
         (0, Some(0), false),

@@ -402,6 +402,19 @@ fn vms_that_come_in_another_order_change_no_message() {
 }
 
 #[test]
+fn a_message_names_five_vms_at_most_and_counts_the_others() {
+    let clones: Vec<Vm> = (1..=7).map(|at| vm(&format!("vm-{at}"), UUID, "node-1", &[])).collect();
+    let said = |count: usize| {
+        let node = new_node(json!({"status": {"nodeInfo": {"systemUUID": UUID}}}));
+        let finding = find(&[east(&clones[..count].iter().collect::<Vec<_>>())], &node);
+        let change = plan(&node, &observed(finding, &[]), &settings(), at(0));
+        change.summary.condition.unwrap().message
+    };
+    assert!(said(5).contains("(vm-5) in east; all but one are clones"), "{}", said(5));
+    assert!(said(7).contains("(vm-5) in east, and 2 more; all but one are clones"), "{}", said(7));
+}
+
+#[test]
 fn another_message_under_the_same_reason_only_rewords_the_condition() {
     let own = old_node(json!({}));
     let outage = |why: &str| {
