@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"syscall"
 
+	"vsphere-drivers.example/lab/vcenter/internal/assume"
 	"vsphere-drivers.example/lab/vcenter/internal/control"
 	"vsphere-drivers.example/lab/vcenter/internal/vcenter"
 	"vsphere-drivers.example/lab/vcenter/internal/world"
@@ -37,6 +38,7 @@ type settings struct {
 	exitWithStdin bool
 	verbose       bool
 	check         bool
+	assumptions   bool
 }
 
 // ready is the line on standard output that says how to reach the vCenters.
@@ -63,6 +65,10 @@ func run(arguments []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	s, code := parseFlags(arguments, stderr)
 	if s == nil {
 		return code
+	}
+	if s.assumptions {
+		fmt.Fprint(stdout, assume.Table())
+		return 0
 	}
 	worlds, ok := readWorlds(s, stderr)
 	if !ok {
@@ -103,6 +109,7 @@ func parseFlags(arguments []string, stderr io.Writer) (*settings, int) {
 	flags.BoolVar(&s.exitWithStdin, "exit-with-stdin", false, "end when standard input ends")
 	flags.BoolVar(&s.verbose, "verbose", false, "log what the simulator's library reports to standard error")
 	flags.BoolVar(&s.check, "check", false, "only check the descriptions")
+	flags.BoolVar(&s.assumptions, "assumptions", false, "print the table of assumptions about real vCenters, and end")
 	if err := flags.Parse(arguments); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			return nil, 0
@@ -116,7 +123,7 @@ func parseFlags(arguments []string, stderr io.Writer) (*settings, int) {
 	switch {
 	case flags.NArg() > 0:
 		return complain(fmt.Sprintf("unknown argument %q; descriptions are given with -world", flags.Arg(0)))
-	case len(s.worlds) == 0:
+	case len(s.worlds) == 0 && !s.assumptions:
 		return complain("-world is missing; give a description file, or default")
 	case (s.ca == "") != (s.caKey == ""):
 		return complain("-ca and -ca-key belong together")

@@ -7,17 +7,19 @@ import (
 	cnstypes "github.com/vmware/govmomi/cns/types"
 	"github.com/vmware/govmomi/simulator"
 	"github.com/vmware/govmomi/vim25/types"
+
+	"vsphere-drivers.example/lab/vcenter/internal/assume"
 )
 
 const multiWriter = string(types.VirtualDiskSharingSharingMultiWriter)
 
 // checkAttach refuses a whole attach or detach call, before there is a task.
 func (m *Manager) checkAttach(specs []cnstypes.CnsVolumeAttachDetachSpec) types.BaseMethodFault {
-	if len(specs) == 0 || (len(specs) > 1 && !m.Assumptions().BatchAttach) {
+	if len(specs) == 0 || (len(specs) > 1 && !assume.BatchAttach.In(m.assumed)) {
 		return invalid("InputSpec")
 	}
 	for _, spec := range specs {
-		if m.Assumptions().UnknownVM == "call" && m.vm(spec.Vm) == nil {
+		if assume.UnknownVM.In(m.assumed) == "call" && m.vm(spec.Vm) == nil {
 			return &types.ManagedObjectNotFound{Obj: spec.Vm}
 		}
 		// Releases that have a fault of their own for it report it with the volume.
@@ -47,7 +49,7 @@ func (m *Manager) attachVolumes(specs []cnstypes.CnsVolumeAttachDetachSpec) (typ
 
 // occupy waits for the VM, or refuses while another operation has it.
 func (m *Manager) occupy(vm types.ManagedObjectReference) (release func(), fault types.BaseMethodFault) {
-	if m.Assumptions().BusyVM == "wait" {
+	if assume.BusyVM.In(m.assumed) == "wait" {
 		return m.vmOps.lock(vm.Value), nil
 	}
 	release, ok := m.vmOps.tryLock(vm.Value)
@@ -87,10 +89,10 @@ func (m *Manager) attachDisk(d *disk, vm *simulator.VirtualMachine, spec cnstype
 	defer release()
 
 	for _, holder := range m.holders(d) {
-		if holder.vm == spec.Vm && m.Assumptions().AttachSameVM == "success" {
+		if holder.vm == spec.Vm && assume.AttachSameVM.In(m.assumed) == "success" {
 			return d.uuid, nil
 		}
-		shared := holder.sharing == multiWriter && spec.Sharing == multiWriter && m.Assumptions().MultiWriter
+		shared := holder.sharing == multiWriter && spec.Sharing == multiWriter && assume.MultiWriter.In(m.assumed)
 		if holder.vm == spec.Vm || !shared {
 			return "", &types.ResourceInUse{Type: "VStorageObject", Name: d.id}
 		}
@@ -149,7 +151,7 @@ func (m *Manager) plug(vm *simulator.VirtualMachine, d *disk, at place, spec cns
 			return
 		}
 		biosUUID = vm.Config.Uuid
-		visible = !m.Assumptions().LinkNeedsEnableUUID || enableUUID(vm.Config.ExtraConfig)
+		visible = !assume.LinkNeedsEnableUUID.In(m.assumed) || enableUUID(vm.Config.ExtraConfig)
 		m.mu.Lock()
 		d.attachments = append(slices.Clone(d.attachments), attachment{vm: vm.Self, sharing: spec.Sharing})
 		m.publish(d)
@@ -168,7 +170,7 @@ func (m *Manager) reachable(ref types.ManagedObjectReference, at place, path str
 			return &types.HostNotConnected{}
 		}
 	}
-	if m.Assumptions().DatastoreMustReachVM && !slices.Contains(at.hosts, ref) {
+	if assume.DatastoreMustReachVM.In(m.assumed) && !slices.Contains(at.hosts, ref) {
 		return cnsFault(&types.CannotAccessFile{FileFault: types.FileFault{File: path}},
 			"CNS: Failed to attach disk when calling AttachDisk:Fault cause: vim.fault.CannotAccessFile: host %s does not mount datastore %s", ref.Value, at.name)
 	}
@@ -208,7 +210,7 @@ func (m *Manager) detachVolume(spec cnstypes.CnsVolumeAttachDetachSpec) types.Ba
 		return &types.NotSupported{}
 	}
 	if !slices.ContainsFunc(m.holders(v.disk), func(a attachment) bool { return a.vm == spec.Vm }) {
-		switch m.Assumptions().DetachNotAttached {
+		switch assume.DetachNotAttached.In(m.assumed) {
 		case "CnsFault":
 			return cnsFault(&types.NotFound{}, "CNS: Failed to detach disk when calling DetachDisk:Fault cause: vim.fault.NotFound")
 		case "InvalidArgument":

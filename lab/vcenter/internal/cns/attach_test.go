@@ -12,8 +12,6 @@ import (
 	"github.com/vmware/govmomi/object"
 	"github.com/vmware/govmomi/simulator"
 	"github.com/vmware/govmomi/vim25/types"
-
-	"vsphere-drivers.example/lab/vcenter/internal/assume"
 )
 
 func TestAttachPutsACompleteDiskOnTheVM(t *testing.T) {
@@ -83,9 +81,7 @@ func TestAttachAnswersAreVolumeFaults(t *testing.T) {
 }
 
 func TestAssumptionsAboutAttachCanBeSwitched(t *testing.T) {
-	l := newLab(t, options{assumptions: func(a *assume.Assumptions) {
-		a.AttachSameVM, a.DetachNotAttached, a.UnknownVM, a.BatchAttach = "success", "CnsFault", "volume", false
-	}})
+	l := newLab(t, options{assumptions: map[string]any{"AttachSameVM": "success", "DetachNotAttached": "CnsFault", "UnknownVM": "volume", "BatchAttach": false}})
 	id := l.newVolume("a")
 	first := l.result(l.attach(id, l.vms[0])).(*cnstypes.CnsVolumeAttachResult).DiskUUID
 	if again := l.result(l.attach(id, l.vms[0])).(*cnstypes.CnsVolumeAttachResult).DiskUUID; again != first {
@@ -163,7 +159,7 @@ func TestSlotsEndAtFifteenOrSixtyFourOnEachOfFourControllers(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			l := newLab(t, options{release: c.release, inventory: setHardware(c.hardware), assumptions: func(a *assume.Assumptions) { a.WidePVSCSI = c.wide }})
+			l := newLab(t, options{release: c.release, inventory: setHardware(c.hardware), assumptions: map[string]any{"WidePVSCSI": c.wide}})
 			count, fault := l.fill(l.vms[0])
 			if count != c.want {
 				t.Errorf("%d volumes fitted beside the boot disk, want %d", count, c.want)
@@ -194,7 +190,7 @@ func TestSlotsEndAtFifteenOrSixtyFourOnEachOfFourControllers(t *testing.T) {
 }
 
 func TestWithoutAddingControllersTheVMIsFullEarlier(t *testing.T) {
-	l := newLab(t, options{release: "7.0U3", assumptions: func(a *assume.Assumptions) { a.AddControllers = false }})
+	l := newLab(t, options{release: "7.0U3", assumptions: map[string]any{"AddControllers": false}})
 	if count, _ := l.fill(l.vms[0]); count != 14 {
 		t.Errorf("%d volumes fitted", count)
 	}
@@ -322,7 +318,7 @@ func TestADiskThatAReconfigurationRemovedIsFree(t *testing.T) {
 }
 
 func TestABusyVMMayRefuse(t *testing.T) {
-	l := newLab(t, options{assumptions: func(a *assume.Assumptions) { a.BusyVM = "TaskInProgress" }})
+	l := newLab(t, options{assumptions: map[string]any{"BusyVM": "TaskInProgress"}})
 	id := l.newVolume("a")
 	release := l.manager.vmOps.lock(l.vms[0].Value)
 	task, err := l.attach(id, l.vms[0])

@@ -16,7 +16,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/vmware/govmomi/cns"
@@ -61,11 +60,11 @@ type Fate struct {
 // Config is what CNS needs from the rest of the simulator. Only Profile is mandatory.
 type Config struct {
 	Profile     *profile.Profile
-	Assumptions assume.Assumptions // the zero value means assume.Default()
-	Policies    Policies           // nil: every datastore satisfies every policy
-	Disks       Disks              // nil: volumes have a size but no content
-	Tags        Tags               // nil: disks cannot be tagged
-	Clock       func() time.Time   // nil: the system's clock
+	Assumptions *assume.Settings // nil: the release's defaults
+	Policies    Policies         // nil: every datastore satisfies every policy
+	Disks       Disks            // nil: volumes have a size but no content
+	Tags        Tags             // nil: disks cannot be tagged
+	Clock       func() time.Time // nil: the system's clock
 	// Fate is asked once for every task, with the request's context and the SOAP method's name; nil: all tasks take their
 	// normal course.
 	Fate func(ctx *simulator.Context, method string) Fate
@@ -81,7 +80,7 @@ type Manager struct {
 	vim         *simulator.Registry
 	fcds        *simulator.VcenterVStorageObjectManager
 	release     *profile.Profile
-	assumptions atomic.Pointer[assume.Assumptions]
+	assumed     *assume.Settings
 	policies    Policies
 	content     Disks
 	tags        Tags
@@ -128,10 +127,12 @@ func Install(service *simulator.Service, vim *simulator.Registry, cfg Config) (*
 	if m.fcds, ok = vim.Get(*instance.Content.VStorageObjectManager).(*simulator.VcenterVStorageObjectManager); !ok {
 		return nil, fmt.Errorf("cns: %s is no FCD manager", instance.Content.VStorageObjectManager)
 	}
-	if cfg.Assumptions == (assume.Assumptions{}) {
-		cfg.Assumptions = assume.Default()
+	if m.assumed = cfg.Assumptions; m.assumed == nil {
+		var err error
+		if m.assumed, err = assume.For(cfg.Profile); err != nil {
+			return nil, err
+		}
 	}
-	m.SetAssumptions(cfg.Assumptions)
 	if m.now == nil {
 		m.now = time.Now
 	}
@@ -154,11 +155,8 @@ func Install(service *simulator.Service, vim *simulator.Registry, cfg Config) (*
 // Registries are those of CNS and of VSLM, for hooks on their calls.
 func (m *Manager) Registries() []*simulator.Registry { return m.registries }
 
-// SetAssumptions switches assumptions from the next operation on.
-func (m *Manager) SetAssumptions(a assume.Assumptions) { m.assumptions.Store(&a) }
-
-// Assumptions gives the present ones.
-func (m *Manager) Assumptions() assume.Assumptions { return *m.assumptions.Load() }
+// Assumptions are those of this vCenter.
+func (m *Manager) Assumptions() *assume.Settings { return m.assumed }
 
 // since tells whether this vCenter is the named release or newer; "never" is none.
 func (m *Manager) since(release string) bool { return m.release.AtLeast(release) }

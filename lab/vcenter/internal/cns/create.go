@@ -8,6 +8,8 @@ import (
 
 	cnstypes "github.com/vmware/govmomi/cns/types"
 	"github.com/vmware/govmomi/vim25/types"
+
+	"vsphere-drivers.example/lab/vcenter/internal/assume"
 )
 
 // creation is a request for a volume and who makes it.
@@ -43,7 +45,7 @@ func (m *Manager) createVolumes(user string, specs []cnstypes.CnsVolumeCreateSpe
 
 // checkCreate refuses what is wrong in itself.
 func (m *Manager) checkCreate(spec *creation) types.BaseMethodFault {
-	if spec.Name == "" || utf8.RuneCountInString(spec.Name) > m.Assumptions().NameLimit {
+	if spec.Name == "" || utf8.RuneCountInString(spec.Name) > assume.NameLimit.In(m.assumed) {
 		return invalid("createSpecs.name")
 	}
 	if spec.VolumeType != typeBlock && spec.VolumeType != typeFile {
@@ -60,12 +62,12 @@ func (m *Manager) checkCreate(spec *creation) types.BaseMethodFault {
 
 // createBlock makes a new FCD and registers it as a volume.
 func (m *Manager) createBlock(spec *creation, capacityMB int64) (types.AnyType, types.BaseMethodFault) {
-	if capacityMB <= 0 || capacityMB > int64(m.Assumptions().MaxVolumeMB) {
+	if capacityMB <= 0 || capacityMB > int64(assume.MaxVolumeMB.In(m.assumed)) {
 		return nil, invalid("createSpecs.backingObjectDetails.capacityInMb")
 	}
 	id := uuid.NewString()
 	if spec.VolumeId != nil && spec.VolumeId.Id != "" {
-		if !m.since(m.Assumptions().TransactionsSince) {
+		if !assume.Transactions.In(m.assumed) {
 			return m.notCreated(spec, nil, &types.NotSupported{})
 		}
 		if _, err := uuid.Parse(spec.VolumeId.Id); err != nil || len(spec.VolumeId.Id) != len(id) {
@@ -110,19 +112,19 @@ func (m *Manager) unused(id string) types.BaseMethodFault {
 
 // restore makes a volume with the content of another's snapshot.
 func (m *Manager) restore(spec *creation, id string, capacityMB int64, source *cnstypes.CnsSnapshotVolumeSource) (types.AnyType, types.BaseMethodFault) {
-	if !m.since(m.Assumptions().SnapshotsSince) {
+	if !assume.Snapshots.In(m.assumed) {
 		return m.notCreated(spec, nil, &types.NotSupported{})
 	}
 	original, fault := m.snapshotOf(source.VolumeId.Id, source.SnapshotId.Id)
 	if fault != nil {
 		return m.notCreated(spec, nil, fault)
 	}
-	assumed := m.Assumptions()
-	if capacityMB < original.capacityMB || (capacityMB > original.capacityMB && !assumed.RestoreLarger) {
+	assumed := m.assumed
+	if capacityMB < original.capacityMB || (capacityMB > original.capacityMB && !assume.RestoreLarger.In(assumed)) {
 		return nil, invalid("createSpecs.backingObjectDetails.capacityInMb")
 	}
 	only := &original.datastore
-	if assumed.RestoreAnyDatastore {
+	if assume.RestoreAnyDatastore.In(assumed) {
 		only = nil
 	}
 	return m.provision(spec, id, capacityMB, only, func() error {
@@ -132,7 +134,7 @@ func (m *Manager) restore(spec *creation, id string, capacityMB int64, source *c
 
 // provision finds a datastore, makes the disk and enters the volume. fill makes the content.
 func (m *Manager) provision(spec *creation, id string, capacityMB int64, only *types.ManagedObjectReference, fill func() error) (types.AnyType, types.BaseMethodFault) {
-	metadata, fault := merge(cnstypes.CnsVolumeMetadata{}, spec.Metadata, true, m.Assumptions())
+	metadata, fault := merge(cnstypes.CnsVolumeMetadata{}, spec.Metadata, true, m.assumed)
 	if fault != nil {
 		return m.notCreated(spec, nil, fault)
 	}

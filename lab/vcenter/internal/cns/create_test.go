@@ -9,8 +9,6 @@ import (
 	cnstypes "github.com/vmware/govmomi/cns/types"
 	"github.com/vmware/govmomi/simulator"
 	"github.com/vmware/govmomi/vim25/types"
-
-	"vsphere-drivers.example/lab/vcenter/internal/assume"
 )
 
 // policies is a table of which datastores satisfy which policy.
@@ -175,11 +173,9 @@ func TestAVolumeIsPlacedWhereItsClustersAndHostsReachIt(t *testing.T) {
 		task, err = l.create(spec)
 		l.wantTaskFault(&types.ManagedObjectNotFound{}, task, err)
 
-		assumed := assume.Default()
-		assumed.ActiveClustersMustReach = false
-		l.manager.SetAssumptions(assumed)
+		l.assume(map[string]any{"ActiveClustersMustReach": false})
 		l.result(l.create(spec))
-		l.manager.SetAssumptions(assume.Default())
+		l.assume(map[string]any{"ActiveClustersMustReach": true})
 	}
 }
 
@@ -215,9 +211,7 @@ func TestAFullDatastoreIsAVolumesFault(t *testing.T) {
 	if got := l.free(l.datastores[0]); got != 40*gib {
 		t.Errorf("a failed create left %d bytes free", got)
 	}
-	assumed := l.manager.Assumptions()
-	assumed.OutOfSpaceFault = "NoDiskSpace"
-	l.manager.SetAssumptions(assumed)
+	l.assume(map[string]any{"OutOfSpaceFault": "NoDiskSpace"})
 	task, err = l.create(spec)
 	l.wantVolumeFault(&types.NoDiskSpace{}, task, err)
 }
@@ -265,7 +259,7 @@ func TestTheUserMayBeWrittenInBothForms(t *testing.T) {
 	if sameUser("user@a", "user@b") {
 		t.Error("users of two domains are the same")
 	}
-	l := newLab(t, options{assumptions: func(a *assume.Assumptions) { a.SessionUserOnly = false }})
+	l := newLab(t, options{assumptions: map[string]any{"SessionUserOnly": false}})
 	spec := l.blockSpec("a", 1024)
 	spec.Metadata.ContainerCluster.VSphereUser = "eve"
 	l.result(l.create(spec))

@@ -3,6 +3,8 @@ package cns
 import (
 	cnstypes "github.com/vmware/govmomi/cns/types"
 	"github.com/vmware/govmomi/vim25/types"
+
+	"vsphere-drivers.example/lab/vcenter/internal/assume"
 )
 
 // deleteVolumes is CnsDeleteVolume: one volume a call.
@@ -27,7 +29,7 @@ func (m *Manager) deleteVolume(id string, withDisk bool) types.BaseMethodFault {
 		return nil
 	}
 	holders := m.holders(v.disk)
-	if len(holders) > 0 && (withDisk || !m.Assumptions().UnregisterAttached) {
+	if len(holders) > 0 && (withDisk || !assume.UnregisterAttached.In(m.assumed)) {
 		return &types.ResourceInUse{Type: "VStorageObject", Name: id}
 	}
 	if !withDisk {
@@ -50,7 +52,7 @@ func (m *Manager) destroy(d *disk) types.BaseMethodFault {
 	now := *d
 	m.mu.Unlock()
 	if present && len(now.snapshots) > 0 {
-		if m.Assumptions().DeleteWithSnapshots == "InvalidState" {
+		if assume.DeleteWithSnapshots.In(m.assumed) == "InvalidState" {
 			return &types.InvalidState{}
 		}
 		return cnsFault(&types.InvalidState{}, "CNS: Failed to delete disk.:Fault cause: vim.fault.InvalidState: disk %s has %d snapshots", d.id, len(now.snapshots))

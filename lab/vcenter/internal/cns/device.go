@@ -10,6 +10,8 @@ import (
 	cnstypes "github.com/vmware/govmomi/cns/types"
 	"github.com/vmware/govmomi/simulator"
 	"github.com/vmware/govmomi/vim25/types"
+
+	"vsphere-drivers.example/lab/vcenter/internal/assume"
 )
 
 const (
@@ -158,12 +160,12 @@ func (l *deviceList) freeUnit(b bus) (int32, bool) {
 
 // seat gives the disk a controller and a place on it, and adds it.
 func (m *Manager) seat(l *deviceList, hardware string, d *types.VirtualDisk, spec cnstypes.CnsVolumeAttachDetachSpec) types.BaseMethodFault {
-	assumed := m.Assumptions()
+	assumed := m.assumed
 	version, _ := strconv.Atoi(strings.TrimPrefix(hardware, "vmx-"))
-	if version < assumed.MinHardware {
+	if version < assume.MinHardware.In(assumed) {
 		return cnsFault(&types.NotSupported{}, "CNS: Failed to attach disk when calling AttachDisk:Fault cause: vmodl.fault.NotSupported: virtual hardware %s is too old", hardware)
 	}
-	wide := assumed.WidePVSCSI && m.since("8.0U3") && version >= assumed.WidePVSCSIHardware
+	wide := assume.WidePVSCSI.In(assumed) && m.since("8.0U3") && version >= assume.WidePVSCSIHardware.In(assumed)
 	buses := l.buses(wide)
 	if spec.ControllerKey != nil {
 		buses = slices.DeleteFunc(buses, func(b bus) bool { return b.key != *spec.ControllerKey })
@@ -184,13 +186,13 @@ func (m *Manager) seat(l *deviceList, hardware string, d *types.VirtualDisk, spe
 	if spec.ControllerKey != nil || spec.UnitNumber != nil {
 		return invalid("attachSpecs.unitNumber")
 	}
-	if assumed.AddControllers && len(buses) < maxControllers {
+	if assume.AddControllers.In(assumed) && len(buses) < maxControllers {
 		b := l.addController(buses, wide)
 		l.add(d, b, 0)
 		return nil
 	}
 	reason := fmt.Sprintf("CNS: Failed to attach disk when calling AttachDisk:Fault cause: vim.fault.TooManyDevices: %d SCSI controllers have no free slot", len(buses))
-	if assumed.NoSlotFault == "CnsMissingControllerFault" {
+	if assume.NoSlotFault.In(assumed) == "CnsMissingControllerFault" {
 		return &CnsMissingControllerFault{CnsFault: cnstypes.CnsFault{Reason: reason}}
 	}
 	return cnsFault(&types.TooManyDevices{}, "%s", reason)

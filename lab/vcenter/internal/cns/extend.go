@@ -5,6 +5,8 @@ import (
 
 	cnstypes "github.com/vmware/govmomi/cns/types"
 	"github.com/vmware/govmomi/vim25/types"
+
+	"vsphere-drivers.example/lab/vcenter/internal/assume"
 )
 
 // extendVolumes is CnsExtendVolume: one volume a call.
@@ -33,19 +35,19 @@ func (m *Manager) extendDisk(id string, capacityMB int64) types.BaseMethodFault 
 	if live == nil {
 		return &types.NotFound{}
 	}
-	assumed := m.Assumptions()
+	assumed := m.assumed
 	grow := capacityMB - d.capacityMB
 	holders := m.holders(live)
 	switch {
-	case grow < 0 || capacityMB > int64(assumed.MaxVolumeMB):
+	case grow < 0 || capacityMB > int64(assume.MaxVolumeMB.In(assumed)):
 		return invalid("extendSpecs.capacityInMb")
-	case grow == 0 && m.since(assumed.ExtendSameSizeSince):
+	case grow == 0 && assume.ExtendSameSize.In(assumed):
 		return nil
 	case grow == 0:
 		return invalid("extendSpecs.capacityInMb")
-	case len(d.snapshots) > 0 && !m.since(assumed.ExtendWithSnapshotsSince):
+	case len(d.snapshots) > 0 && !assume.ExtendWithSnapshots.In(assumed):
 		return cnsFault(&types.InvalidState{}, "CNS: Failed to extend disk.:Fault cause: vim.fault.InvalidState: disk %s has %d snapshots", id, len(d.snapshots))
-	case len(holders) > 0 && !m.since(assumed.OnlineExtendSince):
+	case len(holders) > 0 && !assume.OnlineExtend.In(assumed):
 		return cnsFault(&types.InvalidState{}, "CNS: Failed to extend disk.:Fault cause: vim.fault.InvalidState: disk %s is attached", id)
 	}
 	at, _ := m.datastore(d.datastore)

@@ -6,8 +6,6 @@ import (
 	cnstypes "github.com/vmware/govmomi/cns/types"
 	"github.com/vmware/govmomi/object"
 	"github.com/vmware/govmomi/vim25/types"
-
-	"vsphere-drivers.example/lab/vcenter/internal/assume"
 )
 
 // fault gives the fault of the only volume of a task.
@@ -81,7 +79,7 @@ func TestExtendDependsOnTheRelease(t *testing.T) {
 }
 
 func TestExtendWithSnapshotsMayBeAllowed(t *testing.T) {
-	l := newLab(t, options{assumptions: func(a *assume.Assumptions) { a.ExtendWithSnapshotsSince = "8.0U3" }})
+	l := newLab(t, options{assumptions: map[string]any{"ExtendWithSnapshots": true}})
 	id := l.newVolume("a")
 	l.newSnapshot(id)
 	l.result(l.extend(id, 2048))

@@ -8,6 +8,8 @@ import (
 	"github.com/vmware/govmomi/simulator"
 	"github.com/vmware/govmomi/vim25/soap"
 	"github.com/vmware/govmomi/vim25/types"
+
+	"vsphere-drivers.example/lab/vcenter/internal/assume"
 )
 
 func invalid(property string) types.BaseMethodFault {
@@ -78,7 +80,7 @@ func (m *Manager) notRegistered(id string) types.BaseMethodFault {
 // outOfSpace is the fault when a disk does not fit.
 func (m *Manager) outOfSpace(operation, datastore string) types.BaseMethodFault {
 	full := &types.NoDiskSpace{FileFault: types.FileFault{File: ""}, Datastore: datastore}
-	if m.Assumptions().OutOfSpaceFault == "NoDiskSpace" {
+	if assume.OutOfSpaceFault.In(m.assumed) == "NoDiskSpace" {
 		return full
 	}
 	return cnsFault(full, "CNS: Failed to %s disk.:Fault cause: vim.fault.NoDiskSpace", operation)

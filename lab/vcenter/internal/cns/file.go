@@ -9,6 +9,8 @@ import (
 	cnstypes "github.com/vmware/govmomi/cns/types"
 	"github.com/vmware/govmomi/vim25/types"
 	vsanfs "github.com/vmware/govmomi/vsan/vsanfs/types"
+
+	"vsphere-drivers.example/lab/vcenter/internal/assume"
 )
 
 // createShare makes a vSAN file share, or registers the share of an unregistered volume again.
@@ -38,7 +40,7 @@ func (m *Manager) createShare(spec *creation) (types.AnyType, types.BaseMethodFa
 	if spec.VolumeSource != nil {
 		return m.notCreated(spec, nil, &types.NotSupported{})
 	}
-	metadata, fault := merge(cnstypes.CnsVolumeMetadata{}, spec.Metadata, false, m.Assumptions())
+	metadata, fault := merge(cnstypes.CnsVolumeMetadata{}, spec.Metadata, false, m.assumed)
 	if fault != nil {
 		return m.notCreated(spec, nil, fault)
 	}
@@ -88,7 +90,7 @@ func (m *Manager) showShare(v *volume) cnstypes.BaseCnsBackingObjectDetails {
 }
 
 func (m *Manager) extendShare(v *volume, capacityMB int64) types.BaseMethodFault {
-	if !m.Assumptions().ExtendFileShares {
+	if !assume.ExtendFileShares.In(m.assumed) {
 		return &types.NotSupported{}
 	}
 	m.mu.Lock()

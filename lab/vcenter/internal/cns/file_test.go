@@ -8,8 +8,6 @@ import (
 	"github.com/vmware/govmomi/simulator"
 	"github.com/vmware/govmomi/vim25/types"
 	vsanfs "github.com/vmware/govmomi/vsan/vsanfs/types"
-
-	"vsphere-drivers.example/lab/vcenter/internal/assume"
 )
 
 // makeVSAN makes all datastores vSAN ones.
@@ -114,7 +112,7 @@ func TestAccessToSharesIsMergedByAddress(t *testing.T) {
 }
 
 func TestSharesMayGrowIfWeAssumeSo(t *testing.T) {
-	l := newLab(t, options{inventory: makeVSAN, assumptions: func(a *assume.Assumptions) { a.ExtendFileShares = true }})
+	l := newLab(t, options{inventory: makeVSAN, assumptions: map[string]any{"ExtendFileShares": true}})
 	id := l.result(l.create(l.fileSpec("share", 1024))).GetCnsVolumeOperationResult().VolumeId.Id
 	l.result(l.extend(id, 2048))
 	if got := l.volume(id).BackingObjectDetails.GetCnsBackingObjectDetails().CapacityInMb; got != 2048 {

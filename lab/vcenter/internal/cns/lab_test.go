@@ -41,7 +41,7 @@ type lab struct {
 type options struct {
 	release     string
 	machines    int
-	assumptions func(*assume.Assumptions)
+	assumptions map[string]any
 	config      func(*Config)
 	inventory   func(*simulator.Registry)
 }
@@ -77,10 +77,10 @@ func newLab(t *testing.T, o options) *lab {
 		o.inventory(registry)
 	}
 
-	cfg := Config{Profile: release, Assumptions: assume.Default()}
-	if o.assumptions != nil {
-		o.assumptions(&cfg.Assumptions)
-	}
+	assumed, err := assume.For(release)
+	l.must(err)
+	l.must(assumed.Set(o.assumptions))
+	cfg := Config{Profile: release, Assumptions: assumed}
 	if o.config != nil {
 		o.config(&cfg)
 	}
@@ -94,6 +94,12 @@ func newLab(t *testing.T, o options) *lab {
 	l.cns, err = govcns.NewClient(l.ctx, l.vim.Client)
 	l.must(err)
 	return l
+}
+
+// assume switches assumptions.
+func (l *lab) assume(changes map[string]any) {
+	l.Helper()
+	l.must(l.manager.Assumptions().Set(changes))
 }
 
 func (l *lab) must(err error) {

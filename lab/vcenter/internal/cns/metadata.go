@@ -34,7 +34,7 @@ func (m *Manager) updateOne(spec cnstypes.CnsVolumeMetadataUpdateSpec) types.Bas
 	if !ok {
 		return &types.NotFound{}
 	}
-	merged, fault := merge(v.metadata, spec.Metadata, v.kind == typeBlock, m.Assumptions())
+	merged, fault := merge(v.metadata, spec.Metadata, v.kind == typeBlock, m.assumed)
 	if fault == nil {
 		v.metadata = merged
 	}
@@ -54,7 +54,7 @@ func (m *Manager) checkClusters(user string, metadata cnstypes.CnsVolumeMetadata
 		if cluster.ClusterId == "" {
 			return invalid("metadata.containerCluster.clusterId")
 		}
-		if m.Assumptions().SessionUserOnly && !sameUser(cluster.VSphereUser, user) {
+		if assume.SessionUserOnly.In(m.assumed) && !sameUser(cluster.VSphereUser, user) {
 			return invalid("metadata.containerCluster.vSphereUser")
 		}
 	}
@@ -74,7 +74,7 @@ func canonicalUser(name string) string {
 
 // merge applies a change to a volume's metadata: clusters are added or replaced by id, entities by type, name,
 // namespace and cluster; those marked delete go. Nothing of old is changed in place.
-func merge(old, change cnstypes.CnsVolumeMetadata, block bool, assumed assume.Assumptions) (cnstypes.CnsVolumeMetadata, types.BaseMethodFault) {
+func merge(old, change cnstypes.CnsVolumeMetadata, block bool, assumed *assume.Settings) (cnstypes.CnsVolumeMetadata, types.BaseMethodFault) {
 	merged := cnstypes.CnsVolumeMetadata{ContainerClusterArray: mergeClusters(old.ContainerClusterArray, change, assumed)}
 	has := func(id string) bool {
 		return slices.ContainsFunc(merged.ContainerClusterArray, func(c cnstypes.CnsContainerCluster) bool { return c.ClusterId == id })
@@ -106,14 +106,14 @@ func merge(old, change cnstypes.CnsVolumeMetadata, block bool, assumed assume.As
 		if !has(entity.ClusterID) {
 			return old, invalid("metadata.entityMetadata.clusterId")
 		}
-		if fault := put(&merged.EntityMetadata, entity, block && assumed.OneEntityPerType); fault != nil {
+		if fault := put(&merged.EntityMetadata, entity, block && assume.OneEntityPerType.In(assumed)); fault != nil {
 			return old, fault
 		}
 	}
 	return merged, nil
 }
 
-func mergeClusters(old []cnstypes.CnsContainerCluster, change cnstypes.CnsVolumeMetadata, assumed assume.Assumptions) []cnstypes.CnsContainerCluster {
+func mergeClusters(old []cnstypes.CnsContainerCluster, change cnstypes.CnsVolumeMetadata, assumed *assume.Settings) []cnstypes.CnsContainerCluster {
 	named := slices.Clone(change.ContainerClusterArray)
 	sameID := func(id string) func(cnstypes.CnsContainerCluster) bool {
 		return func(c cnstypes.CnsContainerCluster) bool { return c.ClusterId == id }
@@ -122,7 +122,7 @@ func mergeClusters(old []cnstypes.CnsContainerCluster, change cnstypes.CnsVolume
 		named = append(named, primary)
 	}
 	merged := slices.Clone(old)
-	if len(change.ContainerClusterArray) > 0 && !assumed.OmittedClustersStay {
+	if len(change.ContainerClusterArray) > 0 && !assume.OmittedClustersStay.In(assumed) {
 		merged = nil
 	}
 	for _, cluster := range named {

@@ -7,8 +7,6 @@ import (
 	cnstypes "github.com/vmware/govmomi/cns/types"
 	"github.com/vmware/govmomi/object"
 	"github.com/vmware/govmomi/vim25/types"
-
-	"vsphere-drivers.example/lab/vcenter/internal/assume"
 )
 
 func entity(kind, name, namespace, cluster string) *cnstypes.CnsKubernetesEntityMetadata {
@@ -121,7 +119,7 @@ func TestAVolumeBelongsToSeveralClusters(t *testing.T) {
 }
 
 func TestOmittedClustersMayGo(t *testing.T) {
-	l := newLab(t, options{assumptions: func(a *assume.Assumptions) { a.OmittedClustersStay = false }})
+	l := newLab(t, options{assumptions: map[string]any{"OmittedClustersStay": false}})
 	id := l.newVolume("a")
 	l.result(l.update(id, []cnstypes.CnsContainerCluster{cluster("c2")}))
 	if got := l.volume(id).Metadata.ContainerClusterArray; len(got) != 1 || got[0].ClusterId != "c2" {

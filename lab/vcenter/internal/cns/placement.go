@@ -7,6 +7,8 @@ import (
 	cnstypes "github.com/vmware/govmomi/cns/types"
 	"github.com/vmware/govmomi/simulator"
 	"github.com/vmware/govmomi/vim25/types"
+
+	"vsphere-drivers.example/lab/vcenter/internal/assume"
 )
 
 // candidate is a datastore that create considers; fault says why it cannot be used.
@@ -39,7 +41,7 @@ func (g hostGroup) mounts(p place) bool {
 
 // reach reads the clusters and hosts that a new volume must be usable from.
 func (m *Manager) reach(spec *creation) ([]hostGroup, types.BaseMethodFault) {
-	if !m.Assumptions().ActiveClustersMustReach {
+	if !assume.ActiveClustersMustReach.In(m.assumed) {
 		return nil, nil
 	}
 	var groups []hostGroup
@@ -102,7 +104,7 @@ func (m *Manager) candidates(want wanted) ([]candidate, types.BaseMethodFault) {
 			c.fault = &CnsPlacementFault{CnsFault: cnstypes.CnsFault{Reason: "Datastore " + p.name + " does not hold the snapshot"}}
 		case unreached:
 			c.fault = &CnsPlacementFault{CnsFault: cnstypes.CnsFault{Reason: "Datastore " + p.name + " is not mounted by " + away}}
-		case want.file && m.Assumptions().FileSharesNeedVSAN && !p.vsan:
+		case want.file && assume.FileSharesNeedVSAN.In(m.assumed) && !p.vsan:
 			c.fault = &CnsPlacementFault{CnsFault: cnstypes.CnsFault{Reason: "Datastore " + p.name + " is not a vSAN datastore"}}
 		case want.file && m.fileService != nil && !m.fileService(ref):
 			c.fault = &CnsPlacementFault{CnsFault: cnstypes.CnsFault{Reason: "vSAN file service is not enabled for datastore " + p.name}}

@@ -6,6 +6,8 @@ import (
 
 	cnstypes "github.com/vmware/govmomi/cns/types"
 	"github.com/vmware/govmomi/vim25/types"
+
+	"vsphere-drivers.example/lab/vcenter/internal/assume"
 )
 
 // volumes in the order in which they were made, so that pages do not shift. The caller holds mu.
@@ -36,7 +38,7 @@ func cut[T any](all []T, cursor cnstypes.CnsCursor) ([]T, cnstypes.CnsCursor, ty
 // query finds volumes. A nil selection selects every field.
 func (m *Manager) query(filter cnstypes.BaseCnsQueryFilter, selection *cnstypes.CnsQuerySelection, paged bool) (CnsQueryResult, types.BaseMethodFault) {
 	base := filter.GetCnsQueryFilter()
-	if len(base.VolumeIds) > m.Assumptions().MaxQueryIDs {
+	if len(base.VolumeIds) > assume.MaxQueryIDs.In(m.assumed) {
 		return CnsQueryResult{}, invalid("filter.volumeIds")
 	}
 	fields, fault := selected(selection)
@@ -102,7 +104,7 @@ func (m *Manager) matches(v *CnsVolume, f *cnstypes.CnsQueryFilter) bool {
 		is(f.HealthStatus, v.HealthStatus) &&
 		is(string(f.ChangedBlockTracking), string(v.ChangedBlockTracking)) &&
 		matchesClusters(v.Metadata, f.ContainerClusterIds) &&
-		matchesLabels(v.Metadata, f.Labels, m.Assumptions().LabelsMatch == "all")
+		matchesLabels(v.Metadata, f.Labels, assume.LabelsMatch.In(m.assumed) == "all")
 }
 
 func matchesClusters(metadata *cnstypes.CnsVolumeMetadata, wanted []string) bool {
@@ -172,7 +174,7 @@ func (m *Manager) show(v *volume, at place) CnsVolume {
 		shown.BackingObjectDetails = m.showShare(v)
 	} else {
 		shown.BackingObjectDetails = m.showDisk(v.disk)
-		if m.since(m.Assumptions().TransactionsSince) {
+		if assume.Transactions.In(m.assumed) {
 			shown.ChangedBlockTracking = cnstypes.CnsVolumeCBTStatusDisabled
 			if v.disk.tracking {
 				shown.ChangedBlockTracking = cnstypes.CnsVolumeCBTStatusEnabled

@@ -31,7 +31,7 @@ func (m *Manager) register(spec *creation, d *disk) (types.AnyType, types.BaseMe
 	if _, known := m.volumes[d.id]; known {
 		return m.notCreated(spec, nil, m.alreadyRegistered(d.id))
 	}
-	metadata, fault := merge(cnstypes.CnsVolumeMetadata{}, spec.Metadata, true, m.Assumptions())
+	metadata, fault := merge(cnstypes.CnsVolumeMetadata{}, spec.Metadata, true, m.assumed)
 	if fault != nil {
 		return m.notCreated(spec, nil, fault)
 	}

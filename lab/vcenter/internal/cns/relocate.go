@@ -5,6 +5,8 @@ import (
 
 	cnstypes "github.com/vmware/govmomi/cns/types"
 	"github.com/vmware/govmomi/vim25/types"
+
+	"vsphere-drivers.example/lab/vcenter/internal/assume"
 )
 
 // relocateVolumes is CnsRelocateVolume.
@@ -58,7 +60,7 @@ func (m *Manager) relocateDisk(live *disk, d disk, to types.ManagedObjectReferen
 		return cnsFault(&types.NotSupported{}, "CNS: Failed to relocate disk.:Fault cause: vmodl.fault.NotSupported: relocation of disk %s is disabled", d.id)
 	case len(d.snapshots) > 0:
 		return cnsFault(&types.InvalidState{}, "CNS: Failed to relocate disk.:Fault cause: vim.fault.InvalidState: disk %s has %d snapshots", d.id, len(d.snapshots))
-	case len(holders) > 0 && !m.Assumptions().RelocateAttached:
+	case len(holders) > 0 && !assume.RelocateAttached.In(m.assumed):
 		return &types.ResourceInUse{Type: "VStorageObject", Name: d.id}
 	case !target.accessible:
 		return cnsFault(&types.InvalidDatastoreState{DatastoreName: target.name}, "CNS: Failed to relocate disk.:Fault cause: vim.fault.InvalidDatastoreState")
@@ -174,7 +176,7 @@ func (m *Manager) setPolicy(id string, datastore types.ManagedObjectReference, p
 	at, _ := m.datastore(datastore)
 	fault := m.satisfies(policy, at)
 	_, incompatible := fault.(*cnstypes.CnsFault)
-	if fault != nil && !(incompatible && m.Assumptions().ReconfigIncompatible == "nonCompliant") {
+	if fault != nil && !(incompatible && assume.ReconfigIncompatible.In(m.assumed) == "nonCompliant") {
 		return fault
 	}
 	m.mu.Lock()

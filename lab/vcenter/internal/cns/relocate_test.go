@@ -8,8 +8,6 @@ import (
 	"github.com/vmware/govmomi/object"
 	"github.com/vmware/govmomi/vim25/types"
 	"github.com/vmware/govmomi/vslm"
-
-	"vsphere-drivers.example/lab/vcenter/internal/assume"
 )
 
 func (l *lab) relocate(id string, target types.ManagedObjectReference) (*object.Task, error) {
@@ -50,9 +48,7 @@ func TestRelocateMovesTheDiskItsSpaceAndItsPath(t *testing.T) {
 	task, err = l.relocate("nope", l.datastores[0])
 	l.wantVolumeFault(&types.NotFound{}, task, err)
 
-	assumed := assume.Default()
-	assumed.RelocateAttached = false
-	l.manager.SetAssumptions(assumed)
+	l.assume(map[string]any{"RelocateAttached": false})
 	task, err = l.relocate(id, l.datastores[0])
 	l.wantVolumeFault(&types.ResourceInUse{}, task, err)
 }
@@ -131,9 +127,7 @@ func TestPoliciesCanBeChanged(t *testing.T) {
 	task, err = change("nope", "gold")
 	l.wantVolumeFault(&types.NotFound{}, task, err)
 
-	assumed := assume.Default()
-	assumed.ReconfigIncompatible = "nonCompliant"
-	l.manager.SetAssumptions(assumed)
+	l.assume(map[string]any{"ReconfigIncompatible": "nonCompliant"})
 	l.result(change(id, "none"))
 	if v := l.volume(id); v.ComplianceStatus != "nonCompliant" {
 		t.Errorf("volume %+v", v)

@@ -7,6 +7,8 @@ import (
 
 	cnstypes "github.com/vmware/govmomi/cns/types"
 	"github.com/vmware/govmomi/vim25/types"
+
+	"vsphere-drivers.example/lab/vcenter/internal/assume"
 )
 
 func volumeNotFound(id string) types.BaseMethodFault {
@@ -90,7 +92,7 @@ func (m *Manager) createSnapshot(spec cnstypes.CnsSnapshotCreateSpec) (snapshot,
 	}
 	wanted := uuid.NewString()
 	if spec.SnapshotId != nil && spec.SnapshotId.Id != "" {
-		if !m.since(m.Assumptions().TransactionsSince) {
+		if !assume.Transactions.In(m.assumed) {
 			return snapshot{}, &types.NotSupported{}
 		}
 		if _, err := uuid.Parse(spec.SnapshotId.Id); err != nil || len(spec.SnapshotId.Id) != len(wanted) {
@@ -106,10 +108,10 @@ func (m *Manager) createSnapshot(spec cnstypes.CnsSnapshotCreateSpec) (snapshot,
 
 // snapshotDisk keeps a disk's content under a new id. The caller holds the operation lock of the disk.
 func (m *Manager) snapshotDisk(d disk, wanted, description string) (snapshot, types.BaseMethodFault) {
-	id, assumed := d.id, m.Assumptions()
+	id, assumed := d.id, m.assumed
 	made := snapshot{id: wanted, description: description, created: m.now(), objectID: uuid.NewString()}
-	if len(d.snapshots) >= assumed.SnapshotLimit {
-		return made, cnsFault(&types.LimitExceeded{Limit: types.NewInt32(int32(assumed.SnapshotLimit))},
+	if len(d.snapshots) >= assume.SnapshotLimit.In(assumed) {
+		return made, cnsFault(&types.LimitExceeded{Limit: types.NewInt32(int32(assume.SnapshotLimit.In(assumed)))},
 			"CNS: Failed to create snapshot.:Fault cause: vim.fault.LimitExceeded: disk %s has %d snapshots", id, len(d.snapshots))
 	}
 	if d.tracking {
@@ -170,7 +172,7 @@ func (m *Manager) deleteSnapshot(id, snapshotID string) types.BaseMethodFault {
 		return fault
 	}
 	if !d.hasSnapshot(snapshotID) {
-		switch m.Assumptions().DeleteMissingSnapshot {
+		switch assume.DeleteMissingSnapshot.In(m.assumed) {
 		case "InvalidArgument":
 			return invalid("")
 		case "CnsSnapshotNotFoundFault":
@@ -212,7 +214,7 @@ func (m *Manager) querySnapshots(filter cnstypes.CnsSnapshotQueryFilter) (types.
 	if filter.Cursor != nil {
 		cursor = *filter.Cursor
 	}
-	limit := int64(m.Assumptions().MaxSnapshotPage)
+	limit := int64(assume.MaxSnapshotPage.In(m.assumed))
 	if cursor.Limit > limit {
 		return nil, invalid("cursor.limit")
 	}

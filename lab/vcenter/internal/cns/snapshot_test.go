@@ -8,8 +8,6 @@ import (
 	govcns "github.com/vmware/govmomi/cns"
 	cnstypes "github.com/vmware/govmomi/cns/types"
 	"github.com/vmware/govmomi/vim25/types"
-
-	"vsphere-drivers.example/lab/vcenter/internal/assume"
 )
 
 func (l *lab) querySnapshots(filter cnstypes.CnsSnapshotQueryFilter) *cnstypes.CnsSnapshotQueryResult {
@@ -102,9 +100,7 @@ func TestMissingSnapshotsAndVolumesAreNamed(t *testing.T) {
 	for choice, want := range map[string]types.BaseMethodFault{
 		"NotFound": &types.NotFound{}, "InvalidArgument": invalid(""), "CnsSnapshotNotFoundFault": &cnstypes.CnsSnapshotNotFoundFault{},
 	} {
-		assumed := assume.Default()
-		assumed.DeleteMissingSnapshot = choice
-		l.manager.SetAssumptions(assumed)
+		l.assume(map[string]any{"DeleteMissingSnapshot": choice})
 		task, err = l.cns.DeleteSnapshots(l.ctx, l.deleteSnapshot(id, "nope"))
 		l.wantVolumeFault(want, task, err)
 	}
@@ -160,9 +156,7 @@ func TestARestoreStaysOnTheSourcesDatastoreAndHasItsSize(t *testing.T) {
 	task, err = l.create(restoreSpec(l, "nope", snapshot, 1024))
 	l.wantVolumeFault(&cnstypes.CnsVolumeNotFoundFault{}, task, err)
 
-	assumed := assume.Default()
-	assumed.RestoreLarger, assumed.RestoreAnyDatastore = true, true
-	l.manager.SetAssumptions(assumed)
+	l.assume(map[string]any{"RestoreLarger": true, "RestoreAnyDatastore": true})
 	away.BackingObjectDetails.GetCnsBackingObjectDetails().CapacityInMb = 4096
 	l.result(l.create(away))
 }

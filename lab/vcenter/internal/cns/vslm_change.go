@@ -11,6 +11,8 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 	"github.com/vmware/govmomi/vslm/methods"
 	vslmtypes "github.com/vmware/govmomi/vslm/types"
+
+	"vsphere-drivers.example/lab/vcenter/internal/assume"
 )
 
 // VslmRegisterDisk makes a vmdk an FCD. One that is an FCD already is named in the fault.
@@ -45,7 +47,7 @@ func (m *Manager) createFCD(user string, spec types.VslmCreateSpec) (types.AnyTy
 		return nil, invalid("spec.backingSpec")
 	case spec.Name == "":
 		return nil, invalid("spec.name")
-	case spec.CapacityInMB <= 0 || spec.CapacityInMB > int64(m.Assumptions().MaxVolumeMB):
+	case spec.CapacityInMB <= 0 || spec.CapacityInMB > int64(assume.MaxVolumeMB.In(m.assumed)):
 		return nil, invalid("spec.capacityInMB")
 	}
 	policy, fault := policyID(spec.Profile)

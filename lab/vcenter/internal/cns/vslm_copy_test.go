@@ -10,8 +10,6 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 	"github.com/vmware/govmomi/vslm"
 	vslmmethods "github.com/vmware/govmomi/vslm/methods"
-
-	"vsphere-drivers.example/lab/vcenter/internal/assume"
 )
 
 func onDatastore(datastore types.ManagedObjectReference) types.VslmMigrateSpec {
@@ -29,7 +27,7 @@ func (l *lab) fileBacking(id types.ID) *types.BaseConfigInfoDiskFileBackingInfo 
 }
 
 func TestVSLMInflatesThinDisks(t *testing.T) {
-	l := newLab(t, options{assumptions: func(a *assume.Assumptions) { a.ThinTakesFullSize = false }})
+	l := newLab(t, options{assumptions: map[string]any{"ThinTakesFullSize": false}})
 	disks := l.global()
 	id := types.ID{Id: l.volumeOn(l.datastores[0])}
 	l.result(l.attach(id.Id, l.vms[0]))
@@ -139,12 +137,10 @@ func TestVSLMRelocatesDisks(t *testing.T) {
 	l.wantVSLMFault(&types.AlreadyExists{}, task, err)
 
 	l.result(l.attach(id.Id, l.vms[0]))
-	assumed := assume.Default()
-	assumed.RelocateAttached = false
-	l.manager.SetAssumptions(assumed)
+	l.assume(map[string]any{"RelocateAttached": false})
 	task, err = move(l.datastores[2])
 	l.wantVSLMFault(&types.ResourceInUse{}, task, err)
-	l.manager.SetAssumptions(assume.Default())
+	l.assume(map[string]any{"RelocateAttached": true})
 	l.finished(move(l.datastores[2]))
 	if got := backingFile(l.diskOf(l.vms[0], id.Id)); got != l.fileBacking(id).FilePath {
 		t.Errorf("the VM has %s", got)

@@ -39,19 +39,17 @@ func (c *Control) setClock(r clockRequest) (done, error) {
 	return done{true}, nil
 }
 
-func (c *Control) assumptions() []assume.Item { return c.vc.CNS().Assumptions().List() }
+func (c *Control) assumptions() []assume.Item { return c.vc.Assumed.List() }
 
 func (c *Control) setAssumptions(changes map[string]any) (done, error) {
 	for name, value := range changes {
-		if _, err := c.vc.CNS().Assumptions().With(map[string]any{name: value}); err != nil {
+		if err := assume.Check(name, value); err != nil {
 			return done{}, wrong(name, "%s", err)
 		}
 	}
-	changed, err := c.vc.CNS().Assumptions().With(changes)
-	if err != nil {
+	if err := c.vc.Assumed.Set(changes); err != nil {
 		return done{}, wrong("body", "%s", err)
 	}
-	c.vc.CNS().SetAssumptions(changed)
 	return done{true}, nil
 }
 

@@ -13,6 +13,8 @@ import (
 	"github.com/vmware/govmomi/vim25/mo"
 	"github.com/vmware/govmomi/vim25/soap"
 	"github.com/vmware/govmomi/vim25/types"
+
+	"vsphere-drivers.example/lab/vcenter/internal/assume"
 )
 
 func TestAVMotionIsSeenByWatchers(t *testing.T) {
@@ -270,7 +272,7 @@ func TestTheClockIsSetOverTheEndpoint(t *testing.T) {
 func TestAssumptionsCanBeSwitched(t *testing.T) {
 	l := start(t)
 	l.must("POST", "/assumptions", `{"NameLimit":5}`)
-	if l.vc.CNS().Assumptions().NameLimit != 5 {
+	if assume.NameLimit.In(l.vc.Assumed) != 5 {
 		t.Error("the switch had no effect")
 	}
 	if status, _ := l.call("GET", "/assumptions", ""); status != http.StatusOK {

@@ -11,7 +11,6 @@ import (
 	"github.com/vmware/govmomi/simulator"
 	"github.com/vmware/govmomi/vim25/types"
 
-	"vsphere-drivers.example/lab/vcenter/internal/assume"
 	"vsphere-drivers.example/lab/vcenter/internal/authz"
 	"vsphere-drivers.example/lab/vcenter/internal/authz/directory"
 	"vsphere-drivers.example/lab/vcenter/internal/authz/sso"
@@ -139,12 +138,9 @@ func (v *VCenter) installAccess() error {
 }
 
 func (v *VCenter) installVolumes(home string) error {
-	assumptions, err := assume.Default().With(v.World.Assumptions)
-	if err != nil {
-		return fmt.Errorf("assumptions: %w", err)
-	}
+	var err error
 	cfg := cns.Config{
-		Profile: v.Profile, Assumptions: assumptions, Policies: v.services.policies, Clock: v.Clock.Now, Fate: v.fate,
+		Profile: v.Profile, Assumptions: v.Assumed, Policies: v.services.policies, Clock: v.Clock.Now, Fate: v.fate,
 		Tags: v.services.rest,
 		MayPlace: func(user string, datastore types.ManagedObjectReference) bool {
 			return v.services.access.Allowed(user, datastore, "Datastore.FileManagement")

@@ -20,6 +20,7 @@ import (
 	"github.com/vmware/govmomi/vim25/mo"
 	"github.com/vmware/govmomi/vim25/types"
 
+	"vsphere-drivers.example/lab/vcenter/internal/assume"
 	"vsphere-drivers.example/lab/vcenter/internal/inventory"
 	"vsphere-drivers.example/lab/vcenter/internal/profile"
 	"vsphere-drivers.example/lab/vcenter/internal/traffic"
@@ -43,6 +44,7 @@ type Options struct {
 type VCenter struct {
 	World     *world.World
 	Profile   *profile.Profile
+	Assumed   *assume.Settings
 	Inventory *inventory.Inventory
 	Traffic   *traffic.Traffic
 	Clock     *Clock
@@ -67,8 +69,15 @@ func Start(w *world.World, options Options) (*VCenter, error) {
 	if err != nil {
 		return nil, err
 	}
+	assumed, err := assume.For(release)
+	if err != nil {
+		return nil, err
+	}
+	if err := assumed.Set(w.Assumptions); err != nil {
+		return nil, fmt.Errorf("assumptions: %w", err)
+	}
 	v := &VCenter{
-		World: w, Profile: release, Traffic: traffic.New(), Clock: new(Clock),
+		World: w, Profile: release, Assumed: assumed, Traffic: traffic.New(), Clock: new(Clock),
 		connections: map[net.Conn]bool{}, sessions: map[string]*simulator.Registry{},
 	}
 	if options.Listen == "" {

@@ -59,7 +59,7 @@ func (c *checker) check() {
 	}
 	c.uuid("instance_uuid", w.InstanceUUID)
 	for name, value := range w.Assumptions {
-		if _, err := assume.Default().With(map[string]any{name: value}); err != nil {
+		if err := assume.Check(name, value); err != nil {
 			c.complain("assumptions."+name, "%s", err)
 		}
 	}

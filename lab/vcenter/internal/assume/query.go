@@ -1,0 +1,42 @@
+package assume
+
+// Queries.
+
+var QueryAllIgnoresCursor = toggle(Row{
+	Name:     "QueryAllIgnoresCursor",
+	About:    "CnsQueryAllVolume returns everything whatever the cursor says",
+	Evidence: "csi.md §3.9, §17.4: upstream never pages it",
+	Since:    map[string]any{"": true},
+})
+
+var EmptySelection = text(Row{
+	Name:     "EmptySelection",
+	About:    "what CnsQueryAllVolume gives for a selection without names: only the ids, or every field",
+	Evidence: "csi.md §3.9: upstream reads the ids first, details after",
+	Choices:  []any{"ids", "all"},
+	Since:    map[string]any{"": "ids"},
+})
+
+var MaxQueryIDs = number(Row{
+	Name:     "MaxQueryIDs",
+	About:    "most volume ids in one query filter; more are an InvalidArgument",
+	Evidence: "csi.md §3.12, §17.4",
+	Choices:  []any{1000, 100},
+	Since:    map[string]any{"": 1000},
+})
+
+var MaxSnapshotPage = number(Row{
+	Name:     "MaxSnapshotPage",
+	About:    "most snapshots in one page of CnsQuerySnapshots",
+	Evidence: "csi.md §3.12",
+	Choices:  []any{128, 16},
+	Since:    map[string]any{"": 128},
+})
+
+var LabelsMatch = text(Row{
+	Name:     "LabelsMatch",
+	About:    "a query with several labels finds volumes with any or with all of them",
+	Evidence: "govmomi's simulator matches any",
+	Choices:  []any{"any", "all"},
+	Since:    map[string]any{"": "any"},
+})
