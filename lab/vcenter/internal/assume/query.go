@@ -12,9 +12,10 @@ var QueryAllIgnoresCursor = toggle(Row{
 var EmptySelection = text(Row{
 	Name:     "EmptySelection",
 	About:    "what CnsQueryAllVolume gives for a selection without names: only the ids, or every field",
-	Evidence: "csi.md §3.9: upstream reads the ids first, details after",
+	Evidence: "unknown; upstream reads the ids first, details after",
 	Choices:  []any{"ids", "all"},
 	Since:    map[string]any{"": "ids"},
+	ShownBy:  "cns.TestASelectionLeavesOutTheOtherFields",
 })
 
 var MaxQueryIDs = number(Row{
@@ -28,15 +29,17 @@ var MaxQueryIDs = number(Row{
 var MaxSnapshotPage = number(Row{
 	Name:     "MaxSnapshotPage",
 	About:    "most snapshots in one page of CnsQuerySnapshots",
-	Evidence: "csi.md §3.12",
+	Evidence: "unknown",
 	Choices:  []any{128, 16},
 	Since:    map[string]any{"": 128},
+	ShownBy:  "cns.TestAPageOfSnapshotsHasALargestSize",
 })
 
 var LabelsMatch = text(Row{
 	Name:     "LabelsMatch",
 	About:    "a query with several labels finds volumes with any or with all of them",
-	Evidence: "govmomi's simulator matches any",
+	Evidence: "unknown; govmomi's simulator matches any",
 	Choices:  []any{"any", "all"},
 	Since:    map[string]any{"": "any"},
+	ShownBy:  "cns.TestSeveralLabelsFindVolumesWithAnyOfThem",
 })

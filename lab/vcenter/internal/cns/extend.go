@@ -14,7 +14,7 @@ func (m *Manager) extendVolumes(specs []cnstypes.CnsVolumeExtendSpec) (types.Any
 	if len(specs) != 1 {
 		return nil, invalid("InputSpec")
 	}
-	return batch(outcome(specs[0].VolumeId.Id, m.extendVolume(specs[0].VolumeId.Id, specs[0].CapacityInMb))), nil
+	return batch(outcome(specs[0].VolumeId.Id, m.wrap(m.extendVolume(specs[0].VolumeId.Id, specs[0].CapacityInMb)))), nil
 }
 
 func (m *Manager) extendVolume(id string, capacityMB int64) types.BaseMethodFault {

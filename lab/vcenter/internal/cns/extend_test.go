@@ -37,7 +37,7 @@ func TestExtendGrowsVolumeDiskDeviceAndUse(t *testing.T) {
 	task, err := l.extend(id, 2048)
 	l.wantVolumeFault(invalid("capacityInMb"), task, err)
 	task, err = l.extend(id, 200*1024)
-	l.wantVolumeFault(&cnstypes.CnsFault{Reason: "NoDiskSpace"}, task, err)
+	l.wantVolumeFault(&cnstypes.CnsFault{Reason: "VSLM task failed"}, task, err)
 	task, err = l.extend("nope", 1)
 	l.wantVolumeFault(&types.NotFound{}, task, err)
 	task, err = l.cns.ExtendVolume(l.ctx, nil)

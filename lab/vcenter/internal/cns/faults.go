@@ -8,8 +8,6 @@ import (
 	"github.com/vmware/govmomi/simulator"
 	"github.com/vmware/govmomi/vim25/soap"
 	"github.com/vmware/govmomi/vim25/types"
-
-	"vsphere-drivers.example/lab/vcenter/internal/assume"
 )
 
 func invalid(property string) types.BaseMethodFault {
@@ -31,6 +29,10 @@ func localized(fault types.BaseMethodFault) *types.LocalizedMethodFault {
 	name := reflect.TypeOf(fault).Elem().Name()
 	message := name
 	switch f := fault.(type) {
+	case *worded:
+		return &types.LocalizedMethodFault{Fault: f.fault, LocalizedMessage: f.text}
+	case *diskFailure:
+		return localized(f.cause)
 	case *cnstypes.CnsFault:
 		message = name + " error: " + f.Reason
 	case *types.InvalidArgument:
@@ -39,6 +41,8 @@ func localized(fault types.BaseMethodFault) *types.LocalizedMethodFault {
 		message = fmt.Sprintf("The resource '%s' is in use.", f.Name)
 	case *types.NotFound:
 		message = "The object or item referred to could not be found."
+	case *types.AlreadyExists:
+		message = fmt.Sprintf("The specified key, name, or identifier '%s' already exists.", f.Name)
 	case *cnstypes.CnsNotRegisteredFault:
 		message = fmt.Sprintf("The input volume %s is not registered as a CNS volume.", f.VolumeId.Id)
 	}
@@ -79,12 +83,11 @@ func (m *Manager) notRegistered(id string) types.BaseMethodFault {
 
 // outOfSpace is the fault when a disk does not fit.
 func (m *Manager) outOfSpace(operation, datastore string) types.BaseMethodFault {
-	full := &types.NoDiskSpace{FileFault: types.FileFault{File: ""}, Datastore: datastore}
-	if assume.OutOfSpaceFault.In(m.assumed) == "NoDiskSpace" {
-		return full
-	}
-	return cnsFault(full, "CNS: Failed to %s disk.:Fault cause: vim.fault.NoDiskSpace", operation)
+	return failedTo(operation+" disk.", &types.NoDiskSpace{FileFault: types.FileFault{File: ""}, Datastore: datastore})
 }
+
+// VolumeFault is the result of a task that succeeded without its volume.
+func VolumeFault(fault types.BaseMethodFault) types.AnyType { return batch(failed("", fault)) }
 
 // refusal refuses a call as a whole, before there is a task.
 type refusal struct {
@@ -95,5 +98,6 @@ type refusal struct {
 func (r *refusal) Fault() *soap.Fault { return r.Reason }
 
 func refuse(fault types.BaseMethodFault) soap.HasFault {
-	return &refusal{Reason: simulator.Fault(localized(fault).LocalizedMessage, fault)}
+	said := localized(fault)
+	return &refusal{Reason: simulator.Fault(said.LocalizedMessage, said.Fault)}
 }

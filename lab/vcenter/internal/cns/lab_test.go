@@ -225,10 +225,11 @@ func (l *lab) newVolume(name string) string {
 // quickVolume makes a volume without the client, for tests that need many.
 func (l *lab) quickVolume() string {
 	l.Helper()
-	result, fault := l.manager.createVolumes("user", []cnstypes.CnsVolumeCreateSpec{l.blockSpec("pvc", 1)})
+	work, fault := l.manager.planCreate("user", []cnstypes.CnsVolumeCreateSpec{l.blockSpec("pvc", 1)})
 	if fault != nil {
 		l.Fatalf("create: %+v", fault)
 	}
+	result, _ := work()
 	return result.(*cnstypes.CnsVolumeOperationBatchResult).VolumeResults[0].GetCnsVolumeOperationResult().VolumeId.Id
 }
 

@@ -45,15 +45,21 @@ func (s *volumeManager) unknown(method string, known bool) soap.HasFault {
 
 // CnsCreateVolume makes or registers a volume.
 func (s *volumeManager) CnsCreateVolume(ctx *simulator.Context, req *cnstypes.CnsCreateVolume) soap.HasFault {
-	user := sessionUser(ctx)
-	task := s.m.start(ctx, "CnsCreateVolume", func() (types.AnyType, types.BaseMethodFault) { return s.m.createVolumes(user, req.CreateSpecs) })
+	work, fault := s.m.planCreate(sessionUser(ctx), req.CreateSpecs)
+	if fault != nil {
+		return refuse(fault)
+	}
+	task := s.m.start(ctx, "CnsCreateVolume", work)
 	return &methods.CnsCreateVolumeBody{Res: &cnstypes.CnsCreateVolumeResponse{Returnval: task}}
 }
 
 // CnsUpdateVolumeMetadata merges Kubernetes' view of volumes.
 func (s *volumeManager) CnsUpdateVolumeMetadata(ctx *simulator.Context, req *cnstypes.CnsUpdateVolumeMetadata) soap.HasFault {
-	user := sessionUser(ctx)
-	task := s.m.start(ctx, "CnsUpdateVolumeMetadata", func() (types.AnyType, types.BaseMethodFault) { return s.m.updateMetadata(user, req.UpdateSpecs) })
+	work, fault := s.m.planUpdate(sessionUser(ctx), req.UpdateSpecs)
+	if fault != nil {
+		return refuse(fault)
+	}
+	task := s.m.start(ctx, "CnsUpdateVolumeMetadata", work)
 	return &methods.CnsUpdateVolumeBody{Res: &cnstypes.CnsUpdateVolumeMetadataResponse{Returnval: task}}
 }
 

@@ -20,7 +20,7 @@ func (m *Manager) relocateVolumes(specs []cnstypes.BaseCnsVolumeRelocateSpec) (t
 			return nil, invalid("relocateSpecs")
 		}
 		spec := base.GetCnsVolumeRelocateSpec()
-		result.VolumeResults = append(result.VolumeResults, outcome(spec.VolumeId.Id, m.relocateVolume(spec)))
+		result.VolumeResults = append(result.VolumeResults, outcome(spec.VolumeId.Id, m.wrap(m.relocateVolume(spec))))
 	}
 	return result, nil
 }

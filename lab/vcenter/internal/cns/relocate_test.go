@@ -90,7 +90,7 @@ func TestRelocateNeedsRoomAPolicyAndTheRelease(t *testing.T) {
 	big.Datastores = l.datastores[1:2]
 	l.result(l.create(big))
 	task, err = l.relocate(id, l.datastores[1])
-	l.wantVolumeFault(&cnstypes.CnsFault{Reason: "NoDiskSpace"}, task, err)
+	l.wantVolumeFault(&cnstypes.CnsFault{Reason: "VSLM task failed"}, task, err)
 	if l.free(l.datastores[0]) != 40*gib {
 		t.Error("a failed move gave space back")
 	}

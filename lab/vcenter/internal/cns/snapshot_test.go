@@ -145,7 +145,7 @@ func TestARestoreStaysOnTheSourcesDatastoreAndHasItsSize(t *testing.T) {
 	}
 	for _, size := range []int64{512, 2048} {
 		task, err := l.create(restoreSpec(l, id, snapshot, size))
-		l.wantTaskFault(invalid("capacityInMb"), task, err)
+		l.wantCallFault(invalid("capacityInMb"), task, err)
 	}
 	away := restoreSpec(l, id, snapshot, 1024)
 	away.Datastores = l.datastores[2:]

@@ -182,7 +182,7 @@ func (v *VCenter) fate(ctx *simulator.Context, _ string) cns.Fate {
 	case traffic.AtTaskDone:
 		return cns.Fate{Fault: fate.Fault}
 	case traffic.AtResult:
-		return cns.Fate{SkipWork: true, Result: traffic.VolumeFault(fate.Fault)}
+		return cns.Fate{SkipWork: true, Result: cns.VolumeFault(fate.Fault)}
 	}
 	return cns.Fate{Hang: true}
 }
