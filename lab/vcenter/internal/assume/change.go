@@ -56,10 +56,9 @@ var RelocateAttached = toggle(Row{
 var ReconfigIncompatible = text(Row{
 	Name:     "ReconfigIncompatible",
 	About:    "changing to a policy that the volume's datastore does not satisfy: fault, or done and nonCompliant",
-	Evidence: "unknown; V5 has only the release of the method",
+	Evidence: "csi.md §17.9",
 	Choices:  []any{"fault", "nonCompliant"},
 	Since:    map[string]any{"": "fault"},
-	ShownBy:  "cns.TestPoliciesCanBeChanged",
 })
 
 var ExtendFileShares = toggle(Row{

@@ -191,10 +191,3 @@ var RestoreLarger = toggle(Row{
 	Since:    map[string]any{"": false},
 	ShownBy:  "cns.TestARestoreStaysOnTheSourcesDatastoreAndHasItsSize",
 })
-
-var DiskFaultCause = toggle(Row{
-	Name:     "DiskFaultCause",
-	About:    "a CnsFault for a failure of the disk layer has the real fault in faultCause",
-	Evidence: "X12, G5, G6",
-	Since:    map[string]any{"": false, "9.1": true},
-})

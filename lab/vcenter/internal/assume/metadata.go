@@ -70,3 +70,12 @@ var UpdateWithoutChange = text(Row{
 	Since:    map[string]any{"": "empty fails"},
 	ShownBy:  "cns.TestAnUpdateWithoutAChangeIsRefused",
 })
+
+var UpdateUnknown = text(Row{
+	Name:     "UpdateUnknown",
+	About:    "where a metadata update of a volume without a disk is NotFound: the call, which reads the disk before it makes a task, or the volume",
+	Evidence: "M6; U1 and U2 for the texts, seen with attach",
+	Choices:  []any{"call", "volume"},
+	Since:    map[string]any{"": "call"},
+	ShownBy:  "cns.TestAnUpdateReadsTheDiskBeforeThereIsATask",
+})

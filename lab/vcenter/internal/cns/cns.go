@@ -68,9 +68,11 @@ type Config struct {
 	// Fate is asked once for every task, with the request's context and the SOAP method's name; nil: all tasks take their
 	// normal course.
 	Fate func(ctx *simulator.Context, method string) Fate
-	// MayPlace tells whether a user may create disks on a datastore; nil: everybody may. CNS drops candidates itself
-	// instead of refusing the call.
+	// MayPlace tells whether a user may create disks on a datastore; nil: everybody may. What CNS makes of a candidate
+	// without that privilege depends on the release.
 	MayPlace func(user string, datastore types.ManagedObjectReference) bool
+	// Sees tells whether a user sees a datastore at all; nil: everybody does.
+	Sees func(user string, datastore types.ManagedObjectReference) bool
 	// FileService tells whether vSAN file service serves a datastore; nil: it does.
 	FileService func(datastore types.ManagedObjectReference) bool
 }
@@ -88,6 +90,7 @@ type Manager struct {
 	fate        func(*simulator.Context, string) Fate
 	fileService func(types.ManagedObjectReference) bool
 	mayPlace    func(string, types.ManagedObjectReference) bool
+	sees        func(string, types.ManagedObjectReference) bool
 	registries  []*simulator.Registry
 
 	volumeOps keyedLocks
@@ -116,6 +119,7 @@ func Install(service *simulator.Service, vim *simulator.Registry, cfg Config) (*
 		fate:        cfg.Fate,
 		fileService: cfg.FileService,
 		mayPlace:    cfg.MayPlace,
+		sees:        cfg.Sees,
 		volumes:     map[string]*volume{},
 		disks:       map[string]*disk{},
 		fcdDirs:     map[types.ManagedObjectReference]string{},

@@ -126,7 +126,7 @@ func (m *Manager) admitDatastores(c *creation) types.BaseMethodFault {
 	}
 	var forbidden []types.ManagedObjectReference
 	for _, ref := range c.Datastores {
-		if _, ok := m.vim.Get(ref).(*simulator.Datastore); !ok {
+		if _, ok := m.vim.Get(ref).(*simulator.Datastore); !ok || (m.sees != nil && !m.sees(c.user, ref)) {
 			return &types.ManagedObjectNotFound{Obj: ref}
 		}
 		if m.mayPlace != nil && !m.mayPlace(c.user, ref) {

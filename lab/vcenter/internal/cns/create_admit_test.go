@@ -72,6 +72,22 @@ func TestCreateRefusesWrongRequestsInTheCall(t *testing.T) {
 	}
 }
 
+func TestADatastoreThatTheUserDoesNotSeeIsNotFound(t *testing.T) {
+	var hidden types.ManagedObjectReference
+	l := newLab(t, options{config: func(c *Config) {
+		c.Sees = func(user string, datastore types.ManagedObjectReference) bool {
+			return user == "user" && datastore != hidden
+		}
+	}})
+	l.result(l.create(l.blockSpec("a", 1024)))
+	hidden = l.datastores[1]
+	task, err := l.create(l.blockSpec("a", 1024))
+	l.wantRefusal(&types.ManagedObjectNotFound{}, "ManagedObjectNotFound", task, err)
+	if got := soap.ToSoapFault(err).VimFault().(types.ManagedObjectNotFound).Obj; got != hidden {
+		t.Errorf("not found is %s", got.Value)
+	}
+}
+
 func TestCreateTakesOneSpec(t *testing.T) {
 	l := newLab(t, options{})
 	for _, specs := range [][]cnstypes.CnsVolumeCreateSpec{nil, {l.blockSpec("a", 1), l.blockSpec("b", 1)}} {
@@ -226,6 +242,9 @@ func TestAFailureOfTheDiskLayerReadsAsTheReleaseSaysIt(t *testing.T) {
 		fault := l.wantVolumeFault(&cnstypes.CnsFault{}, task, err)
 		if got := fault.Fault.(*cnstypes.CnsFault).Reason; got != reason || fault.LocalizedMessage != "CnsFault error: "+reason {
 			t.Errorf("%s: reason %q, text %q", release, got, fault.LocalizedMessage)
+		}
+		if cause := fault.Fault.(*cnstypes.CnsFault).FaultCause; (cause != nil) != (release == "9.1") {
+			t.Errorf("%s: cause %+v", release, cause)
 		}
 		if got := l.free(l.datastores[0]); got != 100*gib {
 			t.Errorf("%s: %d bytes are free after a failure", release, got)

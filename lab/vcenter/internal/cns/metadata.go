@@ -30,11 +30,18 @@ func (m *Manager) planUpdate(user string, specs []cnstypes.CnsVolumeMetadataUpda
 	}, nil
 }
 
+// admitUpdate refuses an update for what is wrong in it, and for a disk that is not there: CNS reads the disk before it makes
+// the task.
 func (m *Manager) admitUpdate(user string, spec cnstypes.CnsVolumeMetadataUpdateSpec) types.BaseMethodFault {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	v, ok := m.volumes[spec.VolumeId.Id]
-	if !ok {
+	id := spec.VolumeId.Id
+	v, recorded := m.volumes[id]
+	share := recorded && v.share != nil
+	if !share && m.findDisk(id) == nil && assume.UpdateUnknown.In(m.assumed) == "call" {
+		return m.noDatastore(id)
+	}
+	if !recorded {
 		return nil // the volume's fault
 	}
 	block := v.kind == typeBlock
@@ -68,9 +75,14 @@ func (m *Manager) changes(old, change, merged cnstypes.CnsVolumeMetadata) bool {
 func (m *Manager) updateOne(spec cnstypes.CnsVolumeMetadataUpdateSpec) types.BaseMethodFault {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	v, ok := m.volumes[spec.VolumeId.Id]
-	if !ok {
+	id := spec.VolumeId.Id
+	v, recorded := m.volumes[id]
+	share := recorded && v.share != nil
+	switch {
+	case !share && m.findDisk(id) == nil:
 		return &types.NotFound{}
+	case !recorded:
+		return m.notRegistered(id)
 	}
 	merged, fault := m.merge("updateSpecs", v.metadata, spec.Metadata, v.kind == typeBlock)
 	if fault == nil {

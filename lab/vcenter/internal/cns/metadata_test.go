@@ -7,7 +7,9 @@ import (
 
 	cnstypes "github.com/vmware/govmomi/cns/types"
 	"github.com/vmware/govmomi/object"
+	"github.com/vmware/govmomi/vim25/soap"
 	"github.com/vmware/govmomi/vim25/types"
+	"github.com/vmware/govmomi/vslm"
 )
 
 func entity(kind, name, namespace, cluster string) *cnstypes.CnsKubernetesEntityMetadata {
@@ -275,10 +277,35 @@ func TestAnUpdateWithoutAChangeIsRefused(t *testing.T) {
 	l.result(l.update(id, c1))
 }
 
-func TestAnUpdateOfAnUnknownVolumeFails(t *testing.T) {
+func TestAnUpdateReadsTheDiskBeforeThereIsATask(t *testing.T) {
+	c1 := []cnstypes.CnsContainerCluster{cluster("c1")}
+	for release, text := range map[string]string{
+		"6.7U3": "Received SOAP response fault from [<cs p:00007f5724006bf0, TCP:localhost:443>]: retrieveVStorageObject\n",
+		"7.0U3": "CNS: Failed to retrieve datastore for vol nope. (vim.fault.NotFound) {", "9.1": "CNS: Failed to retrieve datastore for vol nope. (vim.fault.NotFound) {",
+	} {
+		l := newLab(t, options{release: release})
+		task, err := l.update("nope", c1, pv("pv", "c1"))
+		l.wantCallFault(&types.NotFound{}, task, err)
+		if got := soap.ToSoapFault(err).String; !strings.HasPrefix(got, text) {
+			t.Errorf("%s: text %q", release, got)
+		}
+	}
 	l := newLab(t, options{})
-	task, err := l.update("nope", []cnstypes.CnsContainerCluster{cluster("c1")}, pv("pv", "c1"))
-	l.wantVolumeFault(&types.NotFound{}, task, err)
+	lost, unregistered := l.volumeOn(l.datastores[0]), l.newVolume("b")
+	deleting, err := vslm.NewObjectManager(l.vim.Client).Delete(l.ctx, l.datastores[0], lost)
+	l.must(err)
+	l.must(deleting.Wait(l.ctx))
+	task, err := l.update(lost, c1, pv("pv", "c1"))
+	l.wantCallFault(&types.NotFound{}, task, err)
+	l.result(l.cns.DeleteVolume(l.ctx, volumeIDs(unregistered), false))
+	task, err = l.update(unregistered, c1, pv("pv", "c1"))
+	l.wantVolumeFault(&cnstypes.CnsNotRegisteredFault{}, task, err)
+
+	l.assume(map[string]any{"UpdateUnknown": "volume"})
+	for _, id := range []string{"nope", lost} {
+		task, err = l.update(id, c1, pv("pv", "c1"))
+		l.wantVolumeFault(&types.NotFound{}, task, err)
+	}
 }
 
 func TestFileVolumesHaveManyEntitiesOfAType(t *testing.T) {

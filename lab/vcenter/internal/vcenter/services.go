@@ -145,6 +145,9 @@ func (v *VCenter) installVolumes(home string) error {
 		MayPlace: func(user string, datastore types.ManagedObjectReference) bool {
 			return v.services.access.Allowed(user, datastore, "Datastore.FileManagement")
 		},
+		Sees: func(user string, datastore types.ManagedObjectReference) bool {
+			return v.services.access.Allowed(user, datastore, "System.View")
+		},
 		FileService: v.services.vsan.servesFiles,
 	}
 	if nodes := v.Inventory.Nodes(); len(nodes) > 0 {
