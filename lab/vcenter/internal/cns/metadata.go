@@ -28,6 +28,9 @@ func (m *Manager) updateMetadata(user string, specs []cnstypes.CnsVolumeMetadata
 }
 
 func (m *Manager) updateOne(spec cnstypes.CnsVolumeMetadataUpdateSpec) types.BaseMethodFault {
+	if fault := m.fileLocked(spec.VolumeId.Id); fault != nil {
+		return fault
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	v, ok := m.volumes[spec.VolumeId.Id]
