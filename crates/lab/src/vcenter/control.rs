@@ -1,5 +1,7 @@
 //! The simulator's control endpoint: JSON over HTTP on loopback. `lab/vcenter/README.md` lists the calls.
 
+mod disks;
+
 use std::net::SocketAddr;
 
 use anyhow::{Context, Result, bail};
@@ -84,6 +86,9 @@ pub enum Moment {
     /// Its task succeeds, with the fault inside the result of the volume.
     #[serde(rename = "result")]
     Result,
+    /// The same, although the work was done.
+    #[serde(rename = "result-done")]
+    ResultDone,
     /// Its task never ends.
     #[serde(rename = "task-never")]
     Never,

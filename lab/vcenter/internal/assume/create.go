@@ -155,17 +155,19 @@ var MaxVolumeMB = number(Row{
 
 var DeleteWithSnapshots = text(Row{
 	Name:     "DeleteWithSnapshots",
-	About:    "per-volume fault for deleting a disk that has snapshots",
-	Evidence: "csi.md §3.4: upstream refuses before it asks vCenter",
-	Choices:  []any{"CnsFault", "InvalidState"},
+	About:    "per-volume fault for deleting a disk that has snapshots; CnsFault is InvalidState below CNS",
+	Evidence: "unknown; form D3, vsphere-csi-driver issue 1335 for ResourceInUse",
+	Choices:  []any{"CnsFault", "InvalidState", "ResourceInUse"},
 	Since:    map[string]any{"": "CnsFault"},
+	ShownBy:  "cns.TestADiskWithSnapshotsIsNotDeleted",
 })
 
 var UnregisterAttached = toggle(Row{
 	Name:     "UnregisterAttached",
-	About:    "deleting with deleteDisk=false is allowed while the disk is attached",
-	Evidence: "ours: losing a disk that is in use is the worse mistake",
+	About:    "deleting with deleteDisk=false is allowed while the disk is attached; else ResourceInUse",
+	Evidence: "unknown; losing a disk that is in use is the worse mistake",
 	Since:    map[string]any{"": false},
+	ShownBy:  "cns.TestAnAttachedVolumeIsNeitherDeletedNorUnregistered",
 })
 
 var ActiveClustersMustReach = toggle(Row{

@@ -43,8 +43,8 @@ type Disks interface {
 	Extend(volume string, bytes int64) error
 	Snapshot(volume, snapshot string) error
 	DeleteSnapshot(volume, snapshot string) error
-	// Attach shows the disk to the VM with this managed object id and BIOS UUID, under diskUUID if visible.
-	Attach(volume, vm, biosUUID, diskUUID string, visible bool) error
+	// Attach shows the disk to the VM with this managed object id and BIOS UUID, under the name of the link if there is one.
+	Attach(volume, vm, biosUUID, link string) error
 	Detach(volume, vm string) error
 }
 
@@ -55,6 +55,7 @@ type Fate struct {
 	Hang     bool                  // the task stays running for ever, after the work
 	Fault    types.BaseMethodFault // replaces the result, after the work
 	Result   types.AnyType         // replaces the result of a task that succeeds, such as by one with a volume's fault
+	Blame    types.BaseMethodFault // the fault of every volume in the result, although the work is done
 }
 
 // Config is what CNS needs from the rest of the simulator. Only Profile is mandatory.
@@ -96,6 +97,9 @@ type Manager struct {
 	volumeOps keyedLocks
 	vmOps     keyedLocks
 
+	busy    sync.Mutex // guards busyVMs; comes before all other locks
+	busyVMs map[types.ManagedObjectReference]func()
+
 	mu       sync.Mutex
 	sequence int64
 	volumes  map[string]*volume
@@ -120,6 +124,7 @@ func Install(service *simulator.Service, vim *simulator.Registry, cfg Config) (*
 		fileService: cfg.FileService,
 		mayPlace:    cfg.MayPlace,
 		sees:        cfg.Sees,
+		busyVMs:     map[types.ManagedObjectReference]func(){},
 		volumes:     map[string]*volume{},
 		disks:       map[string]*disk{},
 		fcdDirs:     map[types.ManagedObjectReference]string{},

@@ -138,9 +138,13 @@ func (m *Manager) restore(spec *creation, id string, capacityMB int64, source *c
 	if assume.RestoreAnyDatastore.In(m.assumed) {
 		only = nil
 	}
-	return m.provision(spec, id, capacityMB, only, func() error {
+	made := m.provision(spec, id, capacityMB, only, func() error {
 		return m.content.CreateFromSnapshot(id, capacityMB*mib, source.VolumeId.Id, source.SnapshotId.Id)
 	})
+	if source.LinkedClone {
+		m.link(id, original)
+	}
+	return made
 }
 
 // provision finds a datastore, makes the disk and enters the volume. fill makes the content.

@@ -148,7 +148,7 @@ func TestDeleteRefusesAttachedVolumesAndThoseWithSnapshots(t *testing.T) {
 	l.result(l.detach(id, l.vms[0]))
 	snapshot := l.newSnapshot(id)
 	task, err = l.delete(id)
-	l.wantVolumeFault(&cnstypes.CnsFault{Reason: "1 snapshots"}, task, err)
+	l.wantVolumeFault(&cnstypes.CnsFault{Reason: "VSLM task failed"}, task, err)
 	l.result(l.cns.DeleteSnapshots(l.ctx, []cnstypes.CnsSnapshotDeleteSpec{{VolumeId: cnstypes.CnsVolumeId{Id: id}, SnapshotId: cnstypes.CnsSnapshotId{Id: snapshot}}}))
 	l.result(l.delete(id))
 	task, err = l.delete(id)

@@ -12,7 +12,14 @@ import (
 
 // What CNS was about to do with a disk, as old releases say it in the reason of a fault: with a dot or without.
 const (
-	toCreate = "create disk."
+	toCreate         = "create disk."
+	toAttach         = "attach disk when calling AttachDisk"
+	toDetach         = "detach disk when calling DetachDisk"
+	toDelete         = "delete disk"
+	toExtend         = "extend disk."
+	toRelocate       = "relocate disk."
+	toSnapshot       = "create snapshot."
+	toDeleteSnapshot = "delete snapshot."
 )
 
 // diskFailure is a failure of the disk layer below CNS. It never reaches a client as it is: VSLM and vim25 report the
@@ -65,11 +72,25 @@ func (f *diskFailure) named() string {
 
 // qualified is the name of a fault's type with its package. Runtime faults belong to the base of the API.
 func qualified(fault types.BaseMethodFault) string {
-	name := reflect.TypeOf(localized(fault).Fault).Elem().Name()
+	fault = localized(fault).Fault
+	name := reflect.TypeOf(fault).Elem().Name()
 	if _, runtime := fault.(types.BaseRuntimeFault); runtime {
 		return "vmodl.fault." + name
 	}
 	return "vim.fault." + name
+}
+
+// cause is the fault without what CNS wraps around it, which vim25 and VSLM do not know.
+func cause(fault types.BaseMethodFault) types.BaseMethodFault {
+	switch wrapped := fault.(type) {
+	case *diskFailure:
+		return wrapped.cause
+	case *cnstypes.CnsFault:
+		if wrapped.FaultCause != nil {
+			return wrapped.FaultCause.Fault
+		}
+	}
+	return fault
 }
 
 // worded is a fault with a text of its own. localized takes it apart, so that no client sees it.
@@ -77,4 +98,16 @@ type worded struct {
 	types.MethodFault
 	fault types.BaseMethodFault
 	text  string
+}
+
+// inUse is the answer for a disk that a VM has; it does not name the disk.
+func inUse() types.BaseMethodFault { return &types.ResourceInUse{Name: "volume"} }
+
+// onDatastore refuses work on a disk whose datastore is gone or cannot be reached.
+func (m *Manager) onDatastore(ref types.ManagedObjectReference, step string) (place, types.BaseMethodFault) {
+	at, ok := m.datastore(ref)
+	if !ok || !at.accessible {
+		return at, failedTo(step, &types.InvalidDatastoreState{DatastoreName: at.name})
+	}
+	return at, nil
 }

@@ -43,8 +43,18 @@ func localized(fault types.BaseMethodFault) *types.LocalizedMethodFault {
 		message = "The object or item referred to could not be found."
 	case *types.AlreadyExists:
 		message = fmt.Sprintf("The specified key, name, or identifier '%s' already exists.", f.Name)
-	case *cnstypes.CnsNotRegisteredFault:
-		message = fmt.Sprintf("The input volume %s is not registered as a CNS volume.", f.VolumeId.Id)
+	case *types.HostNotConnected:
+		message = "Unable to communicate with the remote host, since it is disconnected."
+	case *types.InvalidHostState:
+		message = "The operation is not allowed in the current state of the host."
+	case *types.InvalidState:
+		message = "The operation is not allowed in the current state."
+	case *types.TaskInProgress:
+		message = "Another task is already in progress."
+	case *types.InvalidDeviceSpec:
+		message = fmt.Sprintf("Invalid configuration for device '%d'.", f.DeviceIndex)
+	case *types.SystemError:
+		message = "A general system error occurred: " + f.Reason
 	}
 	return &types.LocalizedMethodFault{Fault: fault, LocalizedMessage: message}
 }
@@ -68,17 +78,6 @@ func outcome(id string, fault types.BaseMethodFault) *cnstypes.CnsVolumeOperatio
 
 func batch(results ...cnstypes.BaseCnsVolumeOperationResult) *cnstypes.CnsVolumeOperationBatchResult {
 	return &cnstypes.CnsVolumeOperationBatchResult{VolumeResults: results}
-}
-
-// notRegistered is the fault for a volume CNS does not know. Older releases have no type for it.
-func (m *Manager) notRegistered(id string) types.BaseMethodFault {
-	if m.since("8.0U3") {
-		return &cnstypes.CnsNotRegisteredFault{
-			CnsFault: cnstypes.CnsFault{Reason: "The input volume " + id + " is not registered as a CNS volume."},
-			VolumeId: cnstypes.CnsVolumeId{Id: id},
-		}
-	}
-	return cnsFault(&types.NotFound{}, "CNS: Failed to retrieve datastore for vol %s. (vim.fault.NotFound)", id)
 }
 
 // outOfSpace is the fault when a disk does not fit.

@@ -38,12 +38,22 @@ func (w *inventoryWatch) UpdateObject(_ *simulator.Context, object mo.Reference,
 	for _, d := range w.m.disksOf(vm.Self) {
 		device := devices.findDisk(ofVolume(d.id))
 		if device == nil {
-			w.m.released(d, vm.Self)
+			w.m.lost(d, vm.Self)
 			continue
 		}
 		if backing, ok := device.Backing.(types.BaseVirtualDeviceFileBackingInfo); ok {
 			w.m.moved(d, backing.GetVirtualDeviceFileBackingInfo())
 		}
+	}
+}
+
+// lost is released, for an attachment that is not stale: that one does not depend on what the VM has.
+func (m *Manager) lost(d *disk, vm types.ManagedObjectReference) {
+	m.mu.Lock()
+	stale := slices.ContainsFunc(d.attachments, func(a attachment) bool { return a.vm == vm && a.stale })
+	m.mu.Unlock()
+	if !stale {
+		m.released(d, vm)
 	}
 }
 
@@ -76,24 +86,32 @@ func (w *inventoryWatch) RemoveObject(ctx *simulator.Context, ref types.ManagedO
 	if len(lost) == 0 {
 		return
 	}
+	kept := map[*disk]bool{}
+	w.m.mu.Lock()
+	for _, d := range lost {
+		kept[d] = d.keep
+	}
+	w.m.mu.Unlock()
+	// Before the device goes: what UpdateObject sees must not free a disk that stays held.
+	for _, d := range lost {
+		if kept[d] {
+			w.m.abandoned(d, ref)
+		} else {
+			w.m.released(d, ref)
+		}
+	}
 	ctx.WithLock(vm, func() {
 		if vm.Config == nil {
 			return
 		}
 		devices := newDeviceList(vm.Config.Hardware.Device)
 		for _, d := range lost {
-			w.m.mu.Lock()
-			keep := d.keep
-			w.m.mu.Unlock()
-			if keep {
+			if kept[d] {
 				devices.remove(d.id)
 			}
 		}
 		devices.store(ctx, vm)
 	})
-	for _, d := range lost {
-		w.m.released(d, ref)
-	}
 }
 
 // disksOf are the disks a VM has.

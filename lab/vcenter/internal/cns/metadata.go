@@ -73,6 +73,9 @@ func (m *Manager) changes(old, change, merged cnstypes.CnsVolumeMetadata) bool {
 }
 
 func (m *Manager) updateOne(spec cnstypes.CnsVolumeMetadataUpdateSpec) types.BaseMethodFault {
+	if fault := m.fileLocked(spec.VolumeId.Id); fault != nil {
+		return fault
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	id := spec.VolumeId.Id

@@ -65,6 +65,9 @@ func (s *volumeManager) CnsUpdateVolumeMetadata(ctx *simulator.Context, req *cns
 
 // CnsDeleteVolume deletes or unregisters a volume.
 func (s *volumeManager) CnsDeleteVolume(ctx *simulator.Context, req *cnstypes.CnsDeleteVolume) soap.HasFault {
+	if fault := s.m.checkDelete(req.VolumeIds); fault != nil {
+		return refuse(fault)
+	}
 	task := s.m.start(ctx, "CnsDeleteVolume", func() (types.AnyType, types.BaseMethodFault) {
 		return s.m.deleteVolumes(req.VolumeIds, req.DeleteDisk)
 	})
@@ -79,7 +82,7 @@ func (s *volumeManager) CnsExtendVolume(ctx *simulator.Context, req *cnstypes.Cn
 
 // CnsAttachVolume puts disks on VMs.
 func (s *volumeManager) CnsAttachVolume(ctx *simulator.Context, req *cnstypes.CnsAttachVolume) soap.HasFault {
-	if fault := s.m.checkAttach(req.AttachSpecs); fault != nil {
+	if fault := s.m.checkSpecs(req.AttachSpecs); fault != nil {
 		return refuse(fault)
 	}
 	task := s.m.start(ctx, "CnsAttachVolume", func() (types.AnyType, types.BaseMethodFault) { return s.m.attachVolumes(req.AttachSpecs) })
@@ -88,7 +91,7 @@ func (s *volumeManager) CnsAttachVolume(ctx *simulator.Context, req *cnstypes.Cn
 
 // CnsDetachVolume takes disks off VMs.
 func (s *volumeManager) CnsDetachVolume(ctx *simulator.Context, req *cnstypes.CnsDetachVolume) soap.HasFault {
-	if fault := s.m.checkAttach(req.DetachSpecs); fault != nil {
+	if fault := s.m.checkDetach(req.DetachSpecs); fault != nil {
 		return refuse(fault)
 	}
 	task := s.m.start(ctx, "CnsDetachVolume", func() (types.AnyType, types.BaseMethodFault) { return s.m.detachVolumes(req.DetachSpecs) })
@@ -170,7 +173,7 @@ func (s *volumeManager) CnsQuerySnapshots(ctx *simulator.Context, req *cnstypes.
 
 // CnsRelocateVolume moves volumes to other datastores.
 func (s *volumeManager) CnsRelocateVolume(ctx *simulator.Context, req *cnstypes.CnsRelocateVolume) soap.HasFault {
-	if refused := s.unknown("CnsRelocateVolume", s.m.since("8.0U3")); refused != nil {
+	if refused := s.unknown("CnsRelocateVolume", s.m.since("7.0U3")); refused != nil {
 		return refused
 	}
 	task := s.m.start(ctx, "CnsRelocateVolume", func() (types.AnyType, types.BaseMethodFault) { return s.m.relocateVolumes(req.RelocateSpecs) })

@@ -213,7 +213,7 @@ func TestAnInaccessibleDatastoreShowsInItsVolumes(t *testing.T) {
 		t.Errorf("volume %+v", v)
 	}
 	task, err := l.attach(id, l.vms[0])
-	l.wantVolumeFault(&cnstypes.CnsFault{Reason: "InvalidDatastoreState"}, task, err)
+	l.wantVolumeFault(&cnstypes.CnsFault{Reason: "VSLM task failed"}, task, err)
 }
 
 func TestQueryVolumeInfoDescribesTheDisk(t *testing.T) {

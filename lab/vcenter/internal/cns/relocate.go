@@ -28,11 +28,11 @@ func (m *Manager) relocateVolumes(specs []cnstypes.BaseCnsVolumeRelocateSpec) (t
 func (m *Manager) relocateVolume(spec cnstypes.CnsVolumeRelocateSpec) types.BaseMethodFault {
 	id := spec.VolumeId.Id
 	defer m.volumeOps.lock(id)()
-	v := m.lookup(id)
-	d, fault := m.blockDisk(id)
-	if _, gone := fault.(*cnstypes.CnsVolumeNotFoundFault); gone {
-		return &types.NotFound{}
+	v, present := m.presenceOf(id)
+	if fault := m.unusable(id, present); fault != nil {
+		return fault
 	}
+	d, fault := m.blockDisk(id)
 	if fault != nil {
 		return fault
 	}
@@ -57,13 +57,19 @@ func (m *Manager) relocateDisk(live *disk, d disk, to types.ManagedObjectReferen
 	case to == d.datastore:
 		return &types.AlreadyExists{Name: d.path}
 	case d.pinned:
-		return cnsFault(&types.NotSupported{}, "CNS: Failed to relocate disk.:Fault cause: vmodl.fault.NotSupported: relocation of disk %s is disabled", d.id)
+		return failedTo(toRelocate, &types.NotSupported{})
 	case len(d.snapshots) > 0:
-		return cnsFault(&types.InvalidState{}, "CNS: Failed to relocate disk.:Fault cause: vim.fault.InvalidState: disk %s has %d snapshots", d.id, len(d.snapshots))
+		return failedTo(toRelocate, &types.InvalidState{})
 	case len(holders) > 0 && !assume.RelocateAttached.In(m.assumed):
-		return &types.ResourceInUse{Type: "VStorageObject", Name: d.id}
+		return inUse()
 	case !target.accessible:
-		return cnsFault(&types.InvalidDatastoreState{DatastoreName: target.name}, "CNS: Failed to relocate disk.:Fault cause: vim.fault.InvalidDatastoreState")
+		return failedTo(toRelocate, &types.InvalidDatastoreState{DatastoreName: target.name})
+	}
+	if _, fault := m.onDatastore(d.datastore, toRelocate); fault != nil {
+		return fault
+	}
+	if fault := m.hindered(holders, toRelocate); fault != nil {
+		return fault
 	}
 	if policy == "" {
 		policy = m.policyOf(live)
@@ -105,7 +111,7 @@ func (m *Manager) move(live *disk, old disk, target place, holders []attachment)
 	path := m.fcdPath(target, old.id)
 	m.mu.Unlock()
 	if err := writeDescriptor(target.dir, path, old.capacityMB); err != nil {
-		return cnsFault(&types.SystemError{Reason: err.Error()}, "CNS: Failed to relocate disk.:Fault cause: vmodl.fault.SystemError")
+		return brokenTo(toRelocate, err)
 	}
 	if source, ok := m.datastore(old.datastore); ok {
 		removeDescriptor(source.dir, old.path)

@@ -52,8 +52,11 @@ type disk struct {
 	relocating  bool   // its path is about to change on its VMs
 	policy      string // given through VSLM; that of a volume goes before it
 	thick       bool   // its whole size is allocated
+	family      string // the disk that a linked clone comes from
 	key         *types.CryptoKeyId
+	epoch       string // of changed block tracking: when it is switched on anew, older change ids mean nothing
 	snapshots   []snapshot
+	deleted     []deletedSnapshot
 	attachments []attachment
 }
 
@@ -65,9 +68,16 @@ type snapshot struct {
 	changeID    string
 }
 
+// deletedSnapshot is one that queries may still show.
+type deletedSnapshot struct {
+	snapshot
+	at time.Time
+}
+
 type attachment struct {
 	vm      types.ManagedObjectReference
 	sharing string
+	stale   bool // the VM is gone, and vCenter does not know it
 }
 
 // share is a vSAN file share.
@@ -136,6 +146,25 @@ func (k *keyedLocks) lockAll(keys []string) (unlock func()) {
 			unlock()
 		}
 	}
+}
+
+// tryLockAll gives ok=false, and locks nothing, when one of the objects is busy.
+func (k *keyedLocks) tryLockAll(keys []string) (unlock func(), ok bool) {
+	var unlocks []func()
+	free := func() {
+		for _, unlock := range unlocks {
+			unlock()
+		}
+	}
+	for _, key := range slices.Compact(slices.Sorted(slices.Values(keys))) {
+		unlock, ok := k.tryLock(key)
+		if !ok {
+			free()
+			return nil, false
+		}
+		unlocks = append(unlocks, unlock)
+	}
+	return free, true
 }
 
 // tryLock gives ok=false when the object is busy.

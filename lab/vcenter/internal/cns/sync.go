@@ -5,6 +5,8 @@ import (
 	"os"
 	"slices"
 
+	"github.com/google/uuid"
+
 	cnstypes "github.com/vmware/govmomi/cns/types"
 	"github.com/vmware/govmomi/vim25/types"
 )
@@ -170,6 +172,14 @@ func (m *Manager) setVolumeFlags(spec cnstypes.CnsVolumeControlFlagsSpec, on boo
 	return m.setDiskFlags(v.disk, spec.ControlFlags, on)
 }
 
+// track switches changed block tracking.
+func (d *disk) track(on bool) {
+	if on && !d.tracking {
+		d.epoch = uuid.NewString()
+	}
+	d.tracking = on
+}
+
 // setDiskFlags changes all named flags or none. The caller holds mu.
 func (m *Manager) setDiskFlags(d *disk, names []string, on bool) types.BaseMethodFault {
 	keep, pinned, tracking := d.keep, d.pinned, d.tracking
@@ -185,7 +195,8 @@ func (m *Manager) setDiskFlags(d *disk, names []string, on bool) types.BaseMetho
 			return invalid("controlFlags")
 		}
 	}
-	d.keep, d.pinned, d.tracking = keep, pinned, tracking
+	d.keep, d.pinned = keep, pinned
+	d.track(tracking)
 	m.publish(d)
 	return nil
 }

@@ -61,6 +61,9 @@ func (m *Manager) run(task *simulator.Task, method string, work work, fate Fate)
 	if fate.Result != nil && fault == nil {
 		result = fate.Result
 	}
+	if fate.Blame != nil && fault == nil {
+		result = m.blame(result, fate.Blame)
+	}
 	end := map[string]any{"info.completeTime": m.now(), "info.state": types.TaskInfoStateSuccess}
 	if fault != nil {
 		end["info.state"] = types.TaskInfoStateError

@@ -49,11 +49,3 @@ func (m *Manager) DetachDisk(ctx *simulator.Context, req *types.DetachDisk_Task)
 		return nil, cause(m.detachDisk(live, vm))
 	})
 }
-
-// cause is the fault without what CNS wraps around it, which vim25 does not know.
-func cause(fault types.BaseMethodFault) types.BaseMethodFault {
-	if wrapped, ok := fault.(*cnstypes.CnsFault); ok && wrapped.FaultCause != nil {
-		return wrapped.FaultCause.Fault
-	}
-	return fault
-}

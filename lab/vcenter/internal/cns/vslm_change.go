@@ -79,7 +79,7 @@ func (m *Manager) createFCD(user string, spec types.VslmCreateSpec) (types.AnyTy
 func (s *fcdManager) VslmDeleteVStorageObjectTask(ctx *simulator.Context, req *vslmtypes.VslmDeleteVStorageObject_Task) soap.HasFault {
 	task := s.onDisk(ctx, "VslmDeleteVStorageObject_Task", req.Id, func(live *disk, _ disk) (types.AnyType, types.BaseMethodFault) {
 		if len(s.m.holders(live)) > 0 {
-			return nil, &types.ResourceInUse{Type: "VStorageObject", Name: live.id}
+			return nil, inUse()
 		}
 		return nil, s.m.destroy(live)
 	})
@@ -108,6 +108,9 @@ func (s *fcdManager) VslmCreateSnapshotTask(ctx *simulator.Context, req *vslmtyp
 
 // VslmDeleteSnapshotTask deletes a snapshot.
 func (s *fcdManager) VslmDeleteSnapshotTask(ctx *simulator.Context, req *vslmtypes.VslmDeleteSnapshot_Task) soap.HasFault {
+	if !isUUID(req.SnapshotId.Id) {
+		return refuse(malformed(req.SnapshotId.Id))
+	}
 	task := s.onDisk(ctx, "VslmDeleteSnapshot_Task", req.Id, func(_ *disk, d disk) (types.AnyType, types.BaseMethodFault) {
 		if !d.hasSnapshot(req.SnapshotId.Id) {
 			return nil, invalid("snapshotId")
@@ -196,7 +199,8 @@ func (s *fcdManager) onDisk(ctx *simulator.Context, method string, id types.ID, 
 		if live == nil {
 			return nil, &types.NotFound{}
 		}
-		return work(live, d)
+		result, fault := work(live, d)
+		return result, cause(fault)
 	})
 }
 

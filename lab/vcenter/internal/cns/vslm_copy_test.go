@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/google/uuid"
+
 	cnstypes "github.com/vmware/govmomi/cns/types"
 	"github.com/vmware/govmomi/vim25/soap"
 	"github.com/vmware/govmomi/vim25/types"
@@ -225,12 +227,53 @@ func TestVSLMTellsChangedAreas(t *testing.T) {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
-	_, err = disks.QueryChangedDiskAreas(l.ctx, id, types.ID{Id: "nope"}, 0, "*")
-	l.wantCallFault(&types.NotFound{}, nil, err)
+	_, err = disks.QueryChangedDiskAreas(l.ctx, id, types.ID{Id: uuid.NewString()}, 0, "*")
+	l.wantCallFault(invalid("snapshotId"), nil, err)
 	_, err = disks.QueryChangedDiskAreas(l.ctx, types.ID{Id: "nope"}, first, 0, "*")
 	l.wantCallFault(invalid("VolumeId"), nil, err)
 	_, err = disks.QueryChangedDiskAreas(l.ctx, id, first, gib, "*")
 	l.wantCallFault(invalid("startOffset"), nil, err)
 	_, err = disks.QueryChangedDiskAreas(l.ctx, id, first, 0, "nope")
 	l.wantCallFault(invalid("changeId"), nil, err)
+}
+
+// wantTrackingFault expects a call for changed blocks to fail because they were not tracked.
+func (l *lab) wantTrackingFault(key string, err error) {
+	l.Helper()
+	l.wantCallFault(&types.FileFault{}, nil, err)
+	fault := soap.ToSoapFault(err).VimFault().(types.FileFault)
+	if len(fault.FaultMessage) != 1 || fault.FaultMessage[0].Key != "vim.hostd.vmsvc.cbt."+key {
+		l.Errorf("messages %+v, want %s", fault.FaultMessage, key)
+	}
+}
+
+func TestVSLMTellsWhyChangesAreNotKnown(t *testing.T) {
+	l := newLab(t, options{})
+	disks := l.global()
+	id := types.ID{Id: l.newVolume("a")}
+	track := func(on bool) { l.must(l.manager.SetTracking(id.Id, on)) }
+	snapshot := func() (types.ID, string) {
+		made := types.ID{Id: l.newSnapshot(id.Id)}
+		details, err := disks.RetrieveSnapshotDetails(l.ctx, id, made)
+		l.must(err)
+		return made, details.ChangedBlockTrackingId
+	}
+	track(true)
+	_, old := snapshot()
+	track(false)
+	untracked, none := snapshot()
+	if none != "" {
+		t.Errorf("a snapshot without tracking has the change id %s", none)
+	}
+	_, err := disks.QueryChangedDiskAreas(l.ctx, id, untracked, 0, old)
+	l.wantTrackingFault("noTrack", err)
+	track(true)
+	anew, first := snapshot()
+	_, err = disks.QueryChangedDiskAreas(l.ctx, id, anew, 0, old)
+	l.wantTrackingFault("noEpoch", err)
+	later, lastID := snapshot()
+	_, err = disks.QueryChangedDiskAreas(l.ctx, id, later, 0, first)
+	l.must(err)
+	_, err = disks.QueryChangedDiskAreas(l.ctx, id, anew, 0, lastID)
+	l.wantTrackingFault("cannotGetChanges", err)
 }

@@ -73,6 +73,11 @@ func (c *Control) routes() http.Handler {
 		"POST /lockout": act(c.lockout),
 		"POST /tasks":   act(c.tasks),
 
+		"POST /volume":        act(c.volume),
+		"POST /vm/busy":       act(c.vmBusy),
+		"POST /vm/snapshot":   act(c.vmSnapshot),
+		"POST /vm/tracking":   act(c.vmTracking),
+		"POST /vm/restart":    act(c.vmRestart),
 		"POST /vm/clone":      act(c.vmClone),
 		"POST /vm/host":       act(c.vmHost),
 		"POST /vm/datastore":  act(c.vmDatastore),

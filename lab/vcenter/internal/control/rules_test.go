@@ -96,11 +96,10 @@ func TestAFaultCanBeForOneObjectAndOneUser(t *testing.T) {
 
 func TestAnObjectIsAlsoFoundInTheArguments(t *testing.T) {
 	l := start(t)
+	id := l.done(l.create("pvc")).VolumeId.Id
 	l.must("POST", "/faults", `{"method":"CnsAttachVolume","object":"node-1","fault":"CnsFault","fields":{"reason":"no"}}`)
 	attach := func(vm string) error {
-		_, err := l.cns().AttachVolume(l.ctx, []cnstypes.CnsVolumeAttachDetachSpec{{
-			VolumeId: cnstypes.CnsVolumeId{Id: "none"}, Vm: l.vm(vm).Reference(),
-		}})
+		_, err := l.attachTo(id, vm)
 		return err
 	}
 	if err := attach("node-2"); err != nil {
@@ -258,14 +257,11 @@ func TestCNSTasksFollowTheRulesToo(t *testing.T) {
 func TestACNSTaskRuleStrikesOnlyTheCallThatMatched(t *testing.T) {
 	for method, call := range map[string]func(l *lab, node string) (*object.Task, error){
 		"CnsCreateVolume": func(l *lab, node string) (*object.Task, error) { return l.create(node) },
-		"CnsAttachVolume": func(l *lab, node string) (*object.Task, error) {
-			return l.cns().AttachVolume(l.ctx, []cnstypes.CnsVolumeAttachDetachSpec{{
-				VolumeId: cnstypes.CnsVolumeId{Id: "none"}, Vm: l.vm(node).Reference(),
-			}})
-		},
+		"CnsAttachVolume": func(l *lab, node string) (*object.Task, error) { return l.attachTo(l.vc.CNS().Volumes()[0].ID, node) },
 	} {
 		t.Run(method, func(t *testing.T) {
 			l := start(t)
+			l.done(l.create("pvc"))
 			l.ctx = context.WithValue(l.ctx, types.ID{}, "same")
 			run := func(node string) error {
 				task, err := call(l, node)

@@ -7,7 +7,9 @@ import (
 	"time"
 
 	"github.com/vmware/govmomi/simulator"
+	"github.com/vmware/govmomi/vim25/methods"
 	"github.com/vmware/govmomi/vim25/mo"
+	"github.com/vmware/govmomi/vim25/soap"
 	"github.com/vmware/govmomi/vim25/types"
 
 	"vsphere-drivers.example/lab/vcenter/internal/world"
@@ -46,6 +48,61 @@ func (inv *Inventory) MoveToHost(vm *simulator.VirtualMachine, host *simulator.H
 	if leaves != nil && joins != nil {
 		inv.relist(leaves, "vm", func() []types.ManagedObjectReference { return leaves.Vm }, vm.Self, false)
 		inv.relist(joins, "vm", func() []types.ManagedObjectReference { return joins.Vm }, vm.Self, true)
+	}
+	return nil
+}
+
+// RestartOn is what high availability does to a VM whose host is lost: it starts anew on another host, with all of its
+// disks. No task stands for it.
+func (inv *Inventory) RestartOn(vm *simulator.VirtualMachine, host *simulator.HostSystem) error {
+	var state types.HostRuntimeInfo
+	inv.withLock(host, func() { state = host.Runtime })
+	if state.ConnectionState != types.HostSystemConnectionStateConnected || state.InMaintenanceMode {
+		return wrong("host", "%s cannot run a VM now", host.Name)
+	}
+	if err := inv.MoveToHost(vm, host); err != nil {
+		return err
+	}
+	connected := types.VirtualMachineConnectionStateConnected
+	inv.update(vm, set("runtime.connectionState", connected), set("summary.runtime.connectionState", connected))
+	if err := inv.SetPower(vm, "off"); err != nil {
+		return err
+	}
+	return inv.SetPower(vm, "on")
+}
+
+// SetTracking switches changed block tracking of a VM.
+func (inv *Inventory) SetTracking(vm *simulator.VirtualMachine, on bool) {
+	inv.update(vm, set("config.changeTrackingEnabled", on), newVersion())
+}
+
+// TakeSnapshot makes a snapshot of a VM, as an administrator or a backup does.
+func (inv *Inventory) TakeSnapshot(vm *simulator.VirtualMachine, name string) error {
+	if name == "" {
+		return wrong("name", "is missing; give the name of the snapshot")
+	}
+	ctx := inv.newContext()
+	var answer soap.HasFault
+	ctx.WithLock(vm, func() { answer = vm.CreateSnapshotTask(ctx, &types.CreateSnapshot_Task{This: vm.Self, Name: name}) })
+	if err := failed(answer); err != nil {
+		return err
+	}
+	if _, err := inv.finish(answer.(*methods.CreateSnapshot_TaskBody).Res.Returnval); err != nil {
+		return wrong("vm", "vCenter refuses to make a snapshot: %s", err)
+	}
+	return nil
+}
+
+// RemoveSnapshots deletes all snapshots of a VM.
+func (inv *Inventory) RemoveSnapshots(vm *simulator.VirtualMachine) error {
+	ctx := inv.newContext()
+	var answer soap.HasFault
+	ctx.WithLock(vm, func() { answer = vm.RemoveAllSnapshotsTask(ctx, &types.RemoveAllSnapshots_Task{This: vm.Self}) })
+	if err := failed(answer); err != nil {
+		return err
+	}
+	if _, err := inv.finish(answer.(*methods.RemoveAllSnapshots_TaskBody).Res.Returnval); err != nil {
+		return wrong("vm", "vCenter refuses to delete its snapshots: %s", err)
 	}
 	return nil
 }

@@ -287,3 +287,28 @@ datacenters:
 		t.Errorf("the old pool still has %v", pool.Vm)
 	}
 }
+
+func TestAVMMayHaveAnNVMeController(t *testing.T) {
+	l := build(t, `
+name: vc
+datacenters:
+  - name: dc
+    clusters: [{name: c, hosts: [{name: h}]}]
+    datastores: [{name: d}]
+    vms: [{name: plain}, {name: fast, nvme: true}]
+`)
+	for path, want := range map[string]int{"/dc/vm/plain": 0, "/dc/vm/fast": 1} {
+		var vm mo.VirtualMachine
+		l.read(path, []string{"config.hardware.device"}, &vm)
+		devices := object.VirtualDeviceList(vm.Config.Hardware.Device)
+		found := devices.SelectByType((*types.VirtualNVMEController)(nil))
+		if len(found) != want {
+			t.Errorf("%s has %d NVMe controllers", path, len(found))
+		}
+		for _, controller := range found {
+			if name := devices.Name(controller); name != "nvme-31000" {
+				t.Errorf("the controller is %s", name)
+			}
+		}
+	}
+}

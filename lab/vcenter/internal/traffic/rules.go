@@ -13,15 +13,16 @@ import (
 
 // Where a call rule strikes.
 const (
-	AtCall     = "call"       // the call itself gets the fault, nothing is done
-	AtTask     = "task"       // the call succeeds, its task fails with the fault, nothing is done
-	AtTaskDone = "task-done"  // the task does its work and then fails with the fault
-	AtNever    = "task-never" // the task does its work and stays running
-	AtResult   = "result"     // a CNS task succeeds, nothing is done, and the fault is in the volume's result
+	AtCall       = "call"        // the call itself gets the fault, nothing is done
+	AtTask       = "task"        // the call succeeds, its task fails with the fault, nothing is done
+	AtTaskDone   = "task-done"   // the task does its work and then fails with the fault
+	AtNever      = "task-never"  // the task does its work and stays running
+	AtResult     = "result"      // a CNS task succeeds, nothing is done, and the fault is in the volume's result
+	AtResultDone = "result-done" // the same, but the work is done
 )
 
 // Places lists where a rule may strike.
-var Places = []string{AtCall, AtTask, AtTaskDone, AtNever, AtResult}
+var Places = []string{AtCall, AtTask, AtTaskDone, AtNever, AtResult, AtResultDone}
 
 // Chance says when a rule strikes: it lets Skip matches pass, then strikes Count times (0 is for ever), each time with
 // the given probability. The dice are seeded, so that a run can be repeated.

@@ -20,6 +20,24 @@ func onMachine(m *simulator.Method) bool {
 	return false
 }
 
+// exclusive names the tasks that need a VM for themselves. Others, such as a clone, run beside them.
+func exclusive(method string) bool {
+	switch method {
+	case "ReconfigVM_Task", "PowerOnVM_Task", "PowerOffVM_Task", "ResetVM_Task", "SuspendVM_Task", "MigrateVM_Task", "RelocateVM_Task",
+		"CreateSnapshot_Task", "CreateSnapshotEx_Task", "RemoveAllSnapshots_Task", "RevertToCurrentSnapshot_Task", "Destroy_Task",
+		"UpgradeVM_Task", "ConsolidateVMDisks_Task":
+		return true
+	}
+	return false
+}
+
+// refuseBusy lets tasks on a busy VM fail.
+func (v *VCenter) refuseBusy(ctx *simulator.Context, m *simulator.Method) {
+	if m.This.Type == "VirtualMachine" && exclusive(m.Name) && v.services.cns.Busy(m.This) {
+		v.Traffic.FailTask(ctx, m, &types.TaskInProgress{Task: m.This})
+	}
+}
+
 // AttachDiskTask puts a first-class disk on a VM.
 func (s *standIn) AttachDiskTask(ctx *simulator.Context, req *types.AttachDisk_Task) soap.HasFault {
 	return &methods.AttachDisk_TaskBody{Res: &types.AttachDisk_TaskResponse{Returnval: s.cns.AttachDisk(ctx, req)}}

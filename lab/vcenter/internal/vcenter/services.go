@@ -186,6 +186,8 @@ func (v *VCenter) fate(ctx *simulator.Context, _ string) cns.Fate {
 		return cns.Fate{Fault: fate.Fault}
 	case traffic.AtResult:
 		return cns.Fate{SkipWork: true, Result: cns.VolumeFault(fate.Fault)}
+	case traffic.AtResultDone:
+		return cns.Fate{Blame: fate.Fault}
 	}
 	return cns.Fate{Hang: true}
 }

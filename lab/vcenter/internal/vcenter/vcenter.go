@@ -205,6 +205,7 @@ func (v *VCenter) handle(ctx *simulator.Context, m *simulator.Method) (mo.Refere
 	if object, fault := v.services.access.Handle(ctx, m); object != nil || fault != nil {
 		return object, fault
 	}
+	v.refuseBusy(ctx, m)
 	v.storeSettings(m)
 	return v.redirect(ctx, m), nil
 }

@@ -140,6 +140,7 @@ type VM struct {
 	CPUs            int32  `yaml:"cpus"`
 	Memory          Size   `yaml:"memory"`
 	Disk            Size   `yaml:"disk"` // system disk
+	NVMe            bool   `yaml:"nvme"` // an NVMe controller beside the SCSI controller
 	Template        bool   `yaml:"template"`
 	Guest           Guest  `yaml:"guest"`
 	NICs            []NIC  `yaml:"nics"`
