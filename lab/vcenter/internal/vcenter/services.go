@@ -193,7 +193,11 @@ func (v *VCenter) protect(next http.Handler) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	return guard(v.services.cns.Correct(next)), nil
+	named, err := nameMissing(v.services.cns.Correct(next))
+	if err != nil {
+		return nil, err
+	}
+	return guard(named), nil
 }
 
 // expireAll ends the sessions outside SOAP and tells how many there were.
