@@ -242,6 +242,7 @@ func (f *propertyFilter) updates(ctx *simulator.Context, refs []types.ManagedObj
 				update.Kind = types.ObjectUpdateKindEnter
 				update.ChangeSet = assign(nil, content)
 			}
+			f.noteGuest(u)
 		case m.selected:
 			if update.ChangeSet = f.changes(ctx, ref, m); len(update.ChangeSet) > 0 {
 				update.Kind = types.ObjectUpdateKindModify
@@ -253,6 +254,17 @@ func (f *propertyFilter) updates(ctx *simulator.Context, refs []types.ManagedObj
 		if update.Kind != "" {
 			list = append(list, update)
 		}
+// noteGuest says that the client is told what a guest reports.
+func (f *propertyFilter) noteGuest(u types.ObjectUpdate) {
+	if f.c.a.cfg.Reads == nil || u.Obj.Type != "VirtualMachine" {
+		return
+	}
+	if u.Kind == types.ObjectUpdateKindEnter && readsGuest(f.Spec.PropSet) || u.Kind == types.ObjectUpdateKindModify &&
+		slices.ContainsFunc(u.ChangeSet, func(c types.PropertyChange) bool { return ofGuest(c.Name) }) {
+		f.c.a.cfg.Reads.GuestRead(u.Obj)
+	}
+}
+
 	}
 	return list
 }

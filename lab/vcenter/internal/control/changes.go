@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"vsphere-drivers.example/lab/vcenter/internal/assume"
+	"vsphere-drivers.example/lab/vcenter/internal/inventory"
 )
 
 // Times in a request are kept sane: an hour down, a year of skew.
@@ -114,11 +115,8 @@ func (c *Control) vmPower(r vmPowerRequest) (done, error) {
 }
 
 type vmGuestRequest struct {
-	VM        string    `json:"vm"`
-	NIC       int       `json:"nic"`
-	Addresses *[]string `json:"addresses"`
-	HostName  *string   `json:"host_name"`
-	Tools     *bool     `json:"tools"`
+	VM string `json:"vm"`
+	inventory.GuestChange
 }
 
 func (c *Control) vmGuest(r vmGuestRequest) (done, error) {
@@ -126,22 +124,15 @@ func (c *Control) vmGuest(r vmGuestRequest) (done, error) {
 	if err != nil {
 		return done{}, err
 	}
-	if r.Addresses == nil && r.HostName == nil && r.Tools == nil {
-		return done{}, wrong("addresses", "is missing; give addresses, host_name or tools")
+	return done{true}, c.vc.Inventory.ChangeGuest(vm, r.GuestChange)
+}
+
+func (c *Control) vmVanish(r vmRequest) (done, error) {
+	vm, err := c.vc.Inventory.FindVM("vm", r.VM)
+	if err != nil {
+		return done{}, err
 	}
-	if r.Addresses != nil {
-		if err := c.vc.Inventory.SetAddresses(vm, r.NIC, *r.Addresses); err != nil {
-			return done{}, err
-		}
-	}
-	if r.HostName != nil {
-		if err := c.vc.Inventory.SetHostName(vm, *r.HostName); err != nil {
-			return done{}, err
-		}
-	}
-	if r.Tools != nil {
-		return done{true}, c.vc.Inventory.SetTools(vm, *r.Tools)
-	}
+	c.vc.Inventory.Vanish(vm)
 	return done{true}, nil
 }
 

@@ -86,7 +86,7 @@ func TestGuestAddressesCanChange(t *testing.T) {
 		l.must("POST", "/vm/guest", `{"vm":"node-1","addresses":["10.99.0.77/24","fd00::77/64"],"host_name":"renamed"}`)
 	}, func(value any) bool {
 		cards, ok := value.(types.ArrayOfGuestNicInfo)
-		return ok && len(cards.GuestNicInfo) == 1 && fmt.Sprint(cards.GuestNicInfo[0].IpAddress) == "[10.99.0.77 fd00::77]"
+		return ok && len(cards.GuestNicInfo) == 1 && fmt.Sprint(cards.GuestNicInfo[0].IpAddress) == "[10.99.0.77 fd00::77 fe80::250:56ff:fe99:1]"
 	})
 	var state mo.VirtualMachine
 	l.read(vm, []string{"guest.ipAddress", "guest.hostName", "summary.guest.ipAddress"}, &state)

@@ -80,6 +80,7 @@ func (c *Control) routes() http.Handler {
 		"POST /vm/guest":      act(c.vmGuest),
 		"POST /vm/accessible": act(c.vmAccessible),
 		"POST /vm/unregister": act(c.vmUnregister),
+		"POST /vm/vanish":     act(c.vmVanish),
 
 		"POST /host/state":           act(c.hostState),
 		"POST /datastore/accessible": act(c.datastoreAccessible),

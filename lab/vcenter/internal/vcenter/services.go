@@ -108,7 +108,9 @@ func (v *VCenter) installPolicies() error {
 }
 
 func (v *VCenter) installAccess() error {
-	cfg := authz.Config{Release: v.Profile, Directory: directory.Config{Now: v.Clock.Now}}
+	cfg := authz.Config{
+		Release: v.Profile, Assumptions: v.Assumed, Reads: v.Inventory, Directory: directory.Config{Now: v.Clock.Now},
+	}
 	for _, role := range v.World.Roles {
 		cfg.Roles = append(cfg.Roles, authz.Role{Name: role.Name, Privileges: role.Privileges})
 	}

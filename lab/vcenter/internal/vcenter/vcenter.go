@@ -120,7 +120,7 @@ func (v *VCenter) build(open []net.Listener, options Options) (http.Handler, err
 	v.Service = simulator.New(ctx, instance)
 	v.Service.Listen = &url.URL{Scheme: "https", Host: v.URL.Host, Path: v.URL.Path, User: url.User("described")}
 	v.settings(options.Home)
-	if v.Inventory, err = inventory.Build(ctx, v.World, v.Profile); err != nil {
+	if v.Inventory, err = inventory.Build(ctx, v.World, v.Profile, v.Assumed); err != nil {
 		return nil, err
 	}
 	if err := v.datastoreDirectories(options.Home); err != nil {
