@@ -59,6 +59,11 @@ func (v *VCenter) install(home string) error {
 		Sees: func(user string, ref types.ManagedObjectReference) bool {
 			return v.services.access.Allowed(user, ref, "System.View")
 		},
+		ReadsRoot: func(user string) bool {
+			return v.services.access.Allowed(user, v.services.access.Root(), "System.Read")
+		},
+		Open:        v.hasSession,
+		Assumptions: v.Assumed,
 	})
 	v.services.vsan = v.newClusterConfigSystem()
 	if err := v.installVolumes(home); err != nil {
