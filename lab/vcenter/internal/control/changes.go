@@ -203,6 +203,29 @@ func (c *Control) datastoreAccessible(r accessibleRequest) (done, error) {
 	return done{true}, nil
 }
 
+type datastoreStateRequest struct {
+	Datastore   string `json:"datastore"`
+	Maintenance *bool  `json:"maintenance"`
+	Suspended   *bool  `json:"suspended"`
+}
+
+func (c *Control) datastoreState(r datastoreStateRequest) (done, error) {
+	store, err := c.vc.Inventory.FindDatastore("datastore", r.Datastore)
+	if err != nil {
+		return done{}, err
+	}
+	if r.Maintenance == nil && r.Suspended == nil {
+		return done{}, wrong("maintenance", "is missing; give maintenance or suspended")
+	}
+	if r.Maintenance != nil {
+		c.vc.Inventory.SetDatastoreMaintenance(store, *r.Maintenance)
+	}
+	if r.Suspended != nil {
+		return done{true}, c.vc.Inventory.SetSuspended(store, *r.Suspended)
+	}
+	return done{true}, nil
+}
+
 type freeRequest struct {
 	Datastore string `json:"datastore"`
 	Free      *int64 `json:"free"`

@@ -200,6 +200,40 @@ func TestDatastoresCanBecomeInaccessibleAndFull(t *testing.T) {
 	}
 }
 
+func TestDatastoresCanBeSuspendedAndMaintained(t *testing.T) {
+	l := start(t)
+	store := l.ref("/dc-1/datastore/shared-1")
+	marks := func(values []types.BaseCustomFieldValue) (marks []string) {
+		for _, value := range values {
+			if text, ok := value.(*types.CustomFieldStringValue); ok {
+				marks = append(marks, text.Value)
+			}
+		}
+		return marks
+	}
+	l.must("POST", "/datastore/state", `{"datastore":"shared-2","suspended":true}`)
+	l.watch(store, "customValue", func() {
+		l.must("POST", "/datastore/state", `{"datastore":"shared-1","suspended":true,"maintenance":true}`)
+	}, func(value any) bool {
+		list, ok := value.(types.ArrayOfCustomFieldValue)
+		return ok && fmt.Sprint(marks(list.CustomFieldValue)) == "[cns.vmware.com/datastoreSuspended]"
+	})
+	var state mo.Datastore
+	l.read(store, []string{"customValue", "summary.maintenanceMode", "availableField"}, &state)
+	if state.Summary.MaintenanceMode != "inMaintenance" || len(marks(state.CustomValue)) != 1 || len(state.AvailableField) != 1 {
+		t.Errorf("got %+v", state)
+	}
+	l.must("POST", "/datastore/state", `{"datastore":"shared-1","suspended":false,"maintenance":false}`)
+	state = mo.Datastore{}
+	l.read(store, []string{"customValue", "summary.maintenanceMode"}, &state)
+	if state.Summary.MaintenanceMode != "normal" || len(marks(state.CustomValue)) != 0 {
+		t.Errorf("got %+v", state)
+	}
+	if status, answer := l.call("POST", "/datastore/state", `{"datastore":"shared-1"}`); status != http.StatusBadRequest || answer["field"] != "maintenance" {
+		t.Errorf("%d %v", status, answer)
+	}
+}
+
 func TestSessionsCanBeListedAndExpired(t *testing.T) {
 	l := start(t)
 	other := l.login("cpi@vsphere.local", "Lab-cpi-1!")

@@ -85,6 +85,7 @@ func (c *Control) routes() http.Handler {
 		"POST /host/state":           act(c.hostState),
 		"POST /datastore/accessible": act(c.datastoreAccessible),
 		"POST /datastore/free":       act(c.datastoreFree),
+		"POST /datastore/state":      act(c.datastoreState),
 
 		"POST /rename": act(c.rename),
 		"POST /delete": act(c.remove),
