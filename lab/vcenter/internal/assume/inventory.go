@@ -55,3 +55,12 @@ var ManyInterfaces = text(Row{
 	Since:    map[string]any{"": "lost"},
 	ShownBy:  "control.TestAGuestWithVeryManyInterfacesLosesItsAddresses",
 })
+
+var CreatesPerSecond = number(Row{
+	Name:     "CreatesPerSecond",
+	About:    "with a latency profile, how many creates of volumes begin within a second in all; 0 is no ceiling",
+	Evidence: "W14, L1",
+	Choices:  []any{4, 1},
+	Since:    map[string]any{"": 4},
+	ShownBy:  "vcenter.TestCreatesHaveACeiling",
+})

@@ -5,6 +5,7 @@ import (
 
 	"vsphere-drivers.example/lab/vcenter/internal/assume"
 	"vsphere-drivers.example/lab/vcenter/internal/inventory"
+	"vsphere-drivers.example/lab/vcenter/internal/latency"
 )
 
 // Times in a request are kept sane: an hour down, a year of skew.
@@ -51,6 +52,37 @@ func (c *Control) setAssumptions(changes map[string]any) (done, error) {
 	if err := c.vc.Assumed.Set(changes); err != nil {
 		return done{}, wrong("body", "%s", err)
 	}
+	return done{true}, nil
+}
+
+// latencySettings say how long calls and tasks take.
+type latencySettings struct {
+	Profile string `json:"profile"`
+	Seed    int64  `json:"seed"`
+}
+
+func (c *Control) latency() latencySettings {
+	return latencySettings{c.vc.Latency.Profile().Name, c.vc.Latency.Seed()}
+}
+
+type latencyRequest struct {
+	Profile string `json:"profile"`
+	Seed    *int64 `json:"seed"`
+}
+
+func (c *Control) setLatency(r latencyRequest) (done, error) {
+	profile, err := latency.Lookup(r.Profile)
+	switch {
+	case r.Profile == "":
+		return done{}, wrong("profile", "is missing; none takes no time")
+	case err != nil:
+		return done{}, wrong("profile", "%s", err)
+	}
+	seed := int64(latency.Seed)
+	if r.Seed != nil {
+		seed = *r.Seed
+	}
+	c.vc.Latency.Set(profile, seed)
 	return done{true}, nil
 }
 

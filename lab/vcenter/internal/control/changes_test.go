@@ -355,3 +355,36 @@ func TestTagsCanBePutOnAndTakenOff(t *testing.T) {
 		t.Errorf("a second tag of a single-cardinality category: %d", status)
 	}
 }
+
+func TestTheLatencyIsSetOverTheEndpoint(t *testing.T) {
+	l := start(t)
+	if got := l.must("GET", "/latency", ""); got["profile"] != "none" {
+		t.Errorf("at first it is %v", got)
+	}
+	l.must("POST", "/latency", `{"profile":"idle","seed":7}`)
+	if got := l.must("GET", "/latency", ""); got["profile"] != "idle" || got["seed"] != 7.0 {
+		t.Errorf("it is %v", got)
+	}
+	begin := time.Now()
+	task, err := l.create("slow")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if state := l.taskState(task).Info.State; state != types.TaskInfoStateRunning {
+		t.Errorf("the task is %s at once", state)
+	}
+	if err := task.Wait(l.ctx); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(begin); took < 200*time.Millisecond { // the shortest of all is longer
+		t.Errorf("a create took %s", took)
+	}
+	for body, field := range map[string]string{`{}`: "profile", `{"profile":"slow"}`: "profile", `{"seed":1}`: "profile"} {
+		if status, answer := l.call("POST", "/latency", body); status != http.StatusBadRequest || answer["field"] != field {
+			t.Errorf("%s: %d %v", body, status, answer)
+		}
+	}
+	if got := l.must("GET", "/state", ""); got["latency"] != "idle" {
+		t.Errorf("the state shows %v", got["latency"])
+	}
+}

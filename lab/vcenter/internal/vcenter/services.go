@@ -1,11 +1,13 @@
 package vcenter
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
+	"time"
 
 	lookup "github.com/vmware/govmomi/lookup/simulator"
 	"github.com/vmware/govmomi/simulator"
@@ -88,6 +90,7 @@ func (v *VCenter) installTagging() error {
 				name += "?action=" + action
 			}
 			v.Traffic.Note(user, name)
+			v.lingerREST(verb, path)
 			return false
 		},
 	})
@@ -135,6 +138,7 @@ func (v *VCenter) installAccess() error {
 	}
 	cfg.SSO = sso.Config{
 		Before: func(user string, m *simulator.Method) types.BaseMethodFault {
+			v.linger(&simulator.Context{Context: context.Background()}, m)
 			return v.Traffic.CheckUser(new(simulator.Context), user, m)
 		},
 		Certificates: func() []string { return []string{v.Vim.SessionManager().TLSCert()} },
@@ -177,8 +181,16 @@ func (v *VCenter) installVolumes(home string) error {
 	return nil
 }
 
-// fate lets the rules decide about the tasks of CNS, which are not the simulator's.
+// fate lets the rules and the latency decide about the tasks of CNS, which are not the simulator's.
 func (v *VCenter) fate(ctx *simulator.Context, _ string) cns.Fate {
+	fate := v.ruled(ctx)
+	if takes := v.taskTime(ctx.Context, time.Now()); takes > 0 {
+		fate.Wait = func(task *simulator.Task) bool { return v.work(task, takes) }
+	}
+	return fate
+}
+
+func (v *VCenter) ruled(ctx *simulator.Context) cns.Fate {
 	fate, ok := v.Traffic.Claim(ctx)
 	if !ok {
 		return cns.Fate{}
