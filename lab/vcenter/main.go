@@ -16,6 +16,7 @@ import (
 
 	"vsphere-drivers.example/lab/vcenter/internal/assume"
 	"vsphere-drivers.example/lab/vcenter/internal/control"
+	"vsphere-drivers.example/lab/vcenter/internal/latency"
 	"vsphere-drivers.example/lab/vcenter/internal/vcenter"
 	"vsphere-drivers.example/lab/vcenter/internal/world"
 )
@@ -35,6 +36,7 @@ type settings struct {
 	nodes         []string
 	home          string
 	generate      int
+	latency       string
 	exitWithStdin bool
 	verbose       bool
 	check         bool
@@ -55,6 +57,7 @@ type address struct {
 	Control          string `json:"control"`
 	InstanceUUID     string `json:"instance_uuid"`
 	Release          string `json:"release"`
+	Latency          string `json:"latency"`
 }
 
 func main() {
@@ -106,6 +109,7 @@ func parseFlags(arguments []string, stderr io.Writer) (*settings, int) {
 	flags.Func("node", "`VM=DIRECTORY`: the VM is a lab node, and attached disks appear in the directory; repeatable", list(&s.nodes))
 	flags.StringVar(&s.home, "home", "", "`DIRECTORY` for files on datastores and disks; a temporary one when left out")
 	flags.IntVar(&s.generate, "generate", 0, "add `N` VMs to the world")
+	flags.StringVar(&s.latency, "latency", "", "`PROFILE` of how long calls and tasks take, in place of the descriptions' ones: none, fast-lab, idle or loaded")
 	flags.BoolVar(&s.exitWithStdin, "exit-with-stdin", false, "end when standard input ends")
 	flags.BoolVar(&s.verbose, "verbose", false, "log what the simulator's library reports to standard error")
 	flags.BoolVar(&s.check, "check", false, "only check the descriptions")
@@ -120,7 +124,10 @@ func parseFlags(arguments []string, stderr io.Writer) (*settings, int) {
 		fmt.Fprintln(stderr, "vcenter:", text)
 		return nil, exitUsage
 	}
+	_, unknown := latency.Lookup(s.latency)
 	switch {
+	case unknown != nil:
+		return complain("-latency: " + unknown.Error())
 	case flags.NArg() > 0:
 		return complain(fmt.Sprintf("unknown argument %q; descriptions are given with -world", flags.Arg(0)))
 	case len(s.worlds) == 0 && !s.assumptions:
@@ -158,6 +165,11 @@ func readWorlds(s *settings, stderr io.Writer) ([]*world.World, bool) {
 	}
 	if good {
 		worlds[0].Grow(s.generate)
+		for _, w := range worlds {
+			if s.latency != "" {
+				w.Latency = s.latency
+			}
+		}
 		if err := placeNodes(worlds, s.nodes); err != nil {
 			fmt.Fprintln(stderr, "vcenter:", err)
 			good = false
@@ -263,7 +275,7 @@ func addressOf(vc *vcenter.VCenter, endpoint *control.Control) address {
 	short, long := vc.Thumbprints()
 	a := address{
 		Name: vc.World.Name, URL: vc.URL.String(), ThumbprintSHA1: short, ThumbprintSHA256: long,
-		Control: endpoint.URL, InstanceUUID: vc.World.InstanceUUID, Release: vc.Profile.Name,
+		Control: endpoint.URL, InstanceUUID: vc.World.InstanceUUID, Release: vc.Profile.Name, Latency: vc.Latency.Profile().Name,
 	}
 	if vc.URL6 != nil {
 		a.URLIPv6 = vc.URL6.String()

@@ -528,12 +528,30 @@ impl Control {
         .map(drop)
     }
 
-    async fn post(&self, path: &str, body: Value) -> Result<Value> {
+    /// Marks a datastore as one on which drivers shall make no volumes, or takes the mark away.
+    ///
+    /// # Errors
+    /// As [`Control::state`].
+    pub async fn suspend_datastore(&self, datastore: &str, suspended: bool) -> Result<()> {
+        let body = json!({"datastore": datastore, "suspended": suspended});
+        self.post("/datastore/state", body).await.map(drop)
+    }
+
+    /// Puts a datastore into maintenance, or takes it out.
+    ///
+    /// # Errors
+    /// As [`Control::state`].
+    pub async fn maintain_datastore(&self, datastore: &str, maintenance: bool) -> Result<()> {
+        let body = json!({"datastore": datastore, "maintenance": maintenance});
+        self.post("/datastore/state", body).await.map(drop)
+    }
+
+    pub(super) async fn post(&self, path: &str, body: Value) -> Result<Value> {
         self.call("POST", path, body).await
     }
 
     /// One request on one connection: no client crate is worth its weight for this.
-    async fn call(&self, verb: &str, path: &str, body: Value) -> Result<Value> {
+    pub(super) async fn call(&self, verb: &str, path: &str, body: Value) -> Result<Value> {
         let body = if body.is_null() { String::new() } else { body.to_string() };
         let mut stream = TcpStream::connect(self.at).await.with_context(|| {
             format!("the simulator's control endpoint {} does not answer", self.at)

@@ -9,7 +9,8 @@ use anyhow::Result;
 use lab::{
     VCenter, VCenterSpec,
     vcenter::{
-        ADMINISTRATOR, Certificate, Description, Fault, HttpFault, HttpFaultKind, Moment, Power,
+        ADMINISTRATOR, Certificate, Description, Fault, GuestInterface, GuestReport, HttpFault,
+        HttpFaultKind, Latency, Moment, Power,
     },
 };
 use serde_json::{Value, json};
@@ -148,7 +149,7 @@ async fn machines_change_on_request_and_wrong_requests_change_nothing() {
     assert_eq!((&lost["state"], &lost["power"]), (&json!("inaccessible"), &json!("suspended")));
     assert_eq!(
         object(&changed.inventory, "node-2").unwrap()["vm"]["addresses"],
-        json!(["10.99.0.77"])
+        json!(["10.99.0.77", "fe80::250:56ff:fe99:2"])
     );
     assert_eq!(object(&changed.inventory, "cluster-1").unwrap()["tags"], Value::Null);
     assert_eq!(object(&changed.inventory, "shared-2").unwrap()["datastore"]["accessible"], false);
@@ -249,4 +250,75 @@ async fn a_full_datastore_a_host_in_maintenance_and_a_rule_for_one_user_are_had_
     vcenter.cnsctl(&["list"]).unwrap();
     let unknown = control.expire_session("no-such-session").await.unwrap_err();
     assert!(unknown.to_string().contains("no-such-session"), "{unknown}");
+}
+
+#[tokio::test]
+async fn guests_report_odd_things_on_request() {
+    let vcenter = VCenter::start(&VCenterSpec::default()).await.unwrap();
+    let control = vcenter.control();
+    let addresses = async |report: GuestReport| {
+        control.report_guest("node-1", &report).await.unwrap();
+        let inventory = control.state().await.unwrap().inventory;
+        object(&inventory, "node-1").unwrap()["vm"]["addresses"].clone()
+    };
+    let own = ["10.99.0.11", "fe80::250:56ff:fe99:1"];
+    let none = GuestReport { net: Some(false), ..GuestReport::default() };
+    assert_eq!(addresses(none).await, json!([]));
+    let bridge = GuestInterface {
+        mac: "02:42:ac:11:00:01".to_owned(),
+        addresses: vec!["172.17.0.1/16".to_owned()],
+    };
+    let bridged = GuestReport {
+        net: Some(true),
+        interfaces: Some(vec![bridge]),
+        interfaces_first: Some(true),
+        ..GuestReport::default()
+    };
+    assert_eq!(addresses(bridged).await, json!(["172.17.0.1", own[0], own[1]]));
+    let many = GuestReport { pod_interfaces: Some(400), ..GuestReport::default() };
+    assert_eq!(addresses(many).await, json!([]));
+    let blank = GuestReport {
+        interfaces: Some(Vec::new()),
+        pod_interfaces: Some(0),
+        ip_address: Some("169.254.1.1".to_owned()),
+        blank_reads: Some(1),
+        ..GuestReport::default()
+    };
+    assert_eq!(addresses(blank).await, json!([]));
+    let back = GuestReport { blank_reads: Some(0), ..GuestReport::default() };
+    assert_eq!(addresses(back).await, json!(own));
+    control.vanish("old-vm").await.unwrap();
+    let unknown = control.vanish("no-such-vm").await.unwrap_err();
+    assert!(unknown.to_string().contains("no-such-vm"), "{unknown}");
+}
+
+#[tokio::test]
+async fn a_vcenter_takes_the_time_that_is_chosen() {
+    let spec = VCenterSpec { latency: Some(Latency::FastLab), ..VCenterSpec::default() };
+    let vcenter = VCenter::start(&spec).await.unwrap();
+    let control = vcenter.control();
+    assert_eq!(vcenter.latency(), Latency::FastLab);
+    assert_eq!(control.latency().await.unwrap(), Latency::FastLab);
+    let started = Instant::now();
+    vcenter.cnsctl(&["create", "slow", "10", DATASTORE]).unwrap();
+    // No create of this profile takes less.
+    assert!(started.elapsed() >= Duration::from_millis(100), "{:?}", started.elapsed());
+    control.set_latency(Latency::None).await.unwrap();
+    assert_eq!(control.state_as_json().await.unwrap()["latency"], "none");
+    let text = "latency: loaded\ndatacenters: [{name: dc}]\n".to_owned();
+    let spec = VCenterSpec { description: Description::Text(text), ..VCenterSpec::default() };
+    assert_eq!(VCenter::start(&spec).await.unwrap().latency(), Latency::Loaded);
+}
+
+#[tokio::test]
+async fn no_volume_is_placed_on_a_datastore_in_maintenance() {
+    let vcenter = VCenter::start(&VCenterSpec::default()).await.unwrap();
+    let control = vcenter.control();
+    // The mark is for drivers: vCenter itself does not look at it.
+    control.suspend_datastore("shared-1", true).await.unwrap();
+    vcenter.cnsctl(&["create", "marked", "10", DATASTORE]).unwrap();
+    control.maintain_datastore("shared-1", true).await.unwrap();
+    vcenter.cnsctl(&["create", "maintained", "10", DATASTORE]).unwrap_err();
+    control.maintain_datastore("shared-1", false).await.unwrap();
+    vcenter.cnsctl(&["create", "back", "10", DATASTORE]).unwrap();
 }

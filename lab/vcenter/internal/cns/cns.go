@@ -50,12 +50,13 @@ type Disks interface {
 
 // Fate changes how a task ends; the zero value is the normal course.
 type Fate struct {
-	Delay    time.Duration         // before the work
-	SkipWork bool                  // nothing is done
-	Hang     bool                  // the task stays running for ever, after the work
-	Fault    types.BaseMethodFault // replaces the result, after the work
-	Result   types.AnyType         // replaces the result of a task that succeeds, such as by one with a volume's fault
-	Blame    types.BaseMethodFault // the fault of every volume in the result, although the work is done
+	Delay    time.Duration              // before the work
+	Wait     func(*simulator.Task) bool // before the work; if it is false nothing more happens
+	SkipWork bool                       // nothing is done
+	Hang     bool                       // the task stays running for ever, after the work
+	Fault    types.BaseMethodFault      // replaces the result, after the work
+	Result   types.AnyType              // replaces the result of a task that succeeds, such as by one with a volume's fault
+	Blame    types.BaseMethodFault      // the fault of every volume in the result, although the work is done
 }
 
 // Config is what CNS needs from the rest of the simulator. Only Profile is mandatory.

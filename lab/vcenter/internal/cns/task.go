@@ -47,6 +47,9 @@ func (m *Manager) run(task *simulator.Task, method string, work work, fate Fate)
 	if fate.Delay > 0 {
 		time.Sleep(fate.Delay)
 	}
+	if fate.Wait != nil && !fate.Wait(task) {
+		return
+	}
 	var result types.AnyType
 	var fault types.BaseMethodFault
 	if !fate.SkipWork {

@@ -54,6 +54,7 @@ func (c *Control) routes() http.Handler {
 		"GET /calls":       read(c.calls),
 		"GET /rules":       read(c.rules),
 		"GET /assumptions": read(c.assumptions),
+		"GET /latency":     read(c.latency),
 
 		"POST /faults": act(c.addFault),
 		"POST /delays": act(c.addDelay),
@@ -68,6 +69,7 @@ func (c *Control) routes() http.Handler {
 		"POST /restart":     act(c.restart),
 		"POST /clock":       act(c.setClock),
 		"POST /assumptions": actFree(c.setAssumptions),
+		"POST /latency":     act(c.setLatency),
 
 		"POST /user":    act(c.user),
 		"POST /lockout": act(c.lockout),
@@ -85,10 +87,12 @@ func (c *Control) routes() http.Handler {
 		"POST /vm/guest":      act(c.vmGuest),
 		"POST /vm/accessible": act(c.vmAccessible),
 		"POST /vm/unregister": act(c.vmUnregister),
+		"POST /vm/vanish":     act(c.vmVanish),
 
 		"POST /host/state":           act(c.hostState),
 		"POST /datastore/accessible": act(c.datastoreAccessible),
 		"POST /datastore/free":       act(c.datastoreFree),
+		"POST /datastore/state":      act(c.datastoreState),
 
 		"POST /rename": act(c.rename),
 		"POST /delete": act(c.remove),

@@ -206,53 +206,6 @@ func (inv *Inventory) SetPower(vm *simulator.VirtualMachine, power string) error
 	return nil
 }
 
-// SetAddresses changes what the guest reports on one of its cards, counted from 0.
-func (inv *Inventory) SetAddresses(vm *simulator.VirtualMachine, card int, addresses []string) error {
-	for i, address := range addresses {
-		if !parsePrefix(address).IsValid() {
-			return wrong(fmt.Sprintf("addresses[%d]", i), "%q is no IP address", address)
-		}
-	}
-	inv.mu.Lock()
-	d := inv.vms[vm.Self]
-	if d == nil || card < 0 || card >= len(d.NICs) {
-		inv.mu.Unlock()
-		return wrong("nic", "the VM has no card %d", card)
-	}
-	changed := *d
-	changed.NICs = slices.Clone(d.NICs)
-	changed.NICs[card].Addresses = slices.Clone(addresses)
-	inv.vms[vm.Self] = &changed
-	inv.mu.Unlock()
-	inv.showGuest(vm)
-	return nil
-}
-
-// SetHostName changes the host name the guest reports.
-func (inv *Inventory) SetHostName(vm *simulator.VirtualMachine, name string) error {
-	return inv.changeGuest(vm, func(guest *world.Guest) { guest.HostName = name })
-}
-
-// SetTools lets the guest report, or not.
-func (inv *Inventory) SetTools(vm *simulator.VirtualMachine, run bool) error {
-	return inv.changeGuest(vm, func(guest *world.Guest) { guest.NoTools = !run })
-}
-
-func (inv *Inventory) changeGuest(vm *simulator.VirtualMachine, change func(*world.Guest)) error {
-	inv.mu.Lock()
-	d := inv.vms[vm.Self]
-	if d == nil {
-		inv.mu.Unlock()
-		return wrong("vm", "the VM was not described, so its guest is unknown")
-	}
-	changed := *d
-	change(&changed.Guest)
-	inv.vms[vm.Self] = &changed
-	inv.mu.Unlock()
-	inv.showGuest(vm)
-	return nil
-}
-
 // SetVMAccessible takes a VM's files away, or gives them back. vCenter cannot read what is in them meanwhile: such a VM
 // has no BIOS UUID.
 func (inv *Inventory) SetVMAccessible(vm *simulator.VirtualMachine, accessible bool) error {
@@ -273,25 +226,4 @@ func (inv *Inventory) described(ref types.ManagedObjectReference) *world.VM {
 	inv.mu.Lock()
 	defer inv.mu.Unlock()
 	return inv.vms[ref]
-}
-
-// showGuest brings the guest's properties up to date.
-func (inv *Inventory) showGuest(vm *simulator.VirtualMachine) {
-	ctx := inv.newContext()
-	ctx.WithLock(vm, func() {
-		if d := inv.described(vm.Self); d != nil {
-			ctx.Update(vm, guestChanges(GuestOf(d, vm.Runtime.PowerState == types.VirtualMachinePowerStatePoweredOn)))
-		}
-	})
-}
-
-// guestChanges lists the properties one by one: a client that waits for guest.net does not hear of a change to guest.
-func guestChanges(guest *types.GuestInfo) []types.PropertyChange {
-	return []types.PropertyChange{
-		set("guest.net", guest.Net), set("guest.ipStack", guest.IpStack), set("guest.ipAddress", guest.IpAddress),
-		set("guest.hostName", guest.HostName), set("guest.guestState", guest.GuestState),
-		set("guest.toolsStatus", guest.ToolsStatus), set("guest.toolsRunningStatus", guest.ToolsRunningStatus),
-		set("summary.guest.ipAddress", guest.IpAddress), set("summary.guest.hostName", guest.HostName),
-		set("summary.guest.toolsStatus", guest.ToolsStatus), set("summary.guest.toolsRunningStatus", guest.ToolsRunningStatus),
-	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/vmware/govmomi/vim25/mo"
 	"github.com/vmware/govmomi/vim25/types"
 
+	"vsphere-drivers.example/lab/vcenter/internal/assume"
 	"vsphere-drivers.example/lab/vcenter/internal/profile"
 	"vsphere-drivers.example/lab/vcenter/internal/world"
 )
@@ -39,7 +40,11 @@ func build(t *testing.T, text string) *lab {
 	}
 	ctx, instance := simulator.NewServiceInstance(simulator.NewContext(), vpx.ServiceContent, vpx.RootFolder)
 	service := simulator.New(ctx, instance)
-	inv, err := Build(ctx, worlds[0], release)
+	assumed, err := assume.For(release)
+	if err != nil {
+		t.Fatal(err)
+	}
+	inv, err := Build(ctx, worlds[0], release, assumed)
 	if err != nil {
 		t.Fatal(err)
 	}

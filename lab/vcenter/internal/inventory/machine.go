@@ -95,7 +95,7 @@ func (s *site) newMachine(d *world.VM, at place, started time.Time) *simulator.V
 	if d.Power == "on" {
 		vm.Runtime.BootTime = &started
 	}
-	vm.Guest = GuestOf(d, d.Power == "on")
+	vm.Guest = guestOf(d, report{}, d.Power == "on", s.assumed)
 	vm.Layout = &types.VirtualMachineFileLayout{}
 	vm.LayoutEx = &types.VirtualMachineFileLayoutEx{Timestamp: started}
 	vm.Storage = &types.VirtualMachineStorageInfo{Timestamp: started}

@@ -64,9 +64,7 @@ func (t *Traffic) Check(ctx *simulator.Context, m *simulator.Method) types.BaseM
 // CheckUser is Check for services that have sessions of their own.
 func (t *Traffic) CheckUser(ctx *simulator.Context, user string, m *simulator.Method) types.BaseMethodFault {
 	wait, rule := t.match(ctx, m, UserName(user))
-	if wait > 0 {
-		t.sleep(wait)
-	}
+	t.Pause(wait)
 	if rule != nil && rule.At == AtCall {
 		return rule.fault()
 	}
@@ -103,8 +101,11 @@ func (t *Traffic) match(ctx *simulator.Context, m *simulator.Method, user string
 	return wait, hit
 }
 
-// sleep waits, but not longer than the vCenter lives or until it restarts.
-func (t *Traffic) sleep(wait time.Duration) {
+// Pause waits, but not longer than the vCenter lives or until it restarts. It tells whether all the time went by.
+func (t *Traffic) Pause(wait time.Duration) bool {
+	if wait <= 0 {
+		return true
+	}
 	t.mu.Lock()
 	stop := t.stop
 	t.mu.Unlock()
@@ -112,8 +113,17 @@ func (t *Traffic) sleep(wait time.Duration) {
 	defer timer.Stop()
 	select {
 	case <-timer.C:
+		return true
 	case <-stop:
+		return false
 	}
+}
+
+// Closed tells whether the vCenter is gone.
+func (t *Traffic) Closed() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.closed
 }
 
 // Note counts a call that is not SOAP and applies the delays to it. Faults are not for it: they are SOAP's.
@@ -130,9 +140,7 @@ func (t *Traffic) Note(user, name string) {
 	}
 	t.dropSpent()
 	t.mu.Unlock()
-	if wait > 0 {
-		t.sleep(wait)
-	}
+	t.Pause(wait)
 }
 
 // UserName writes a user the way descriptions do, name@domain in small letters, also one given as DOMAIN\name.

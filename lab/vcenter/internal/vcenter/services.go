@@ -1,11 +1,13 @@
 package vcenter
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
+	"time"
 
 	lookup "github.com/vmware/govmomi/lookup/simulator"
 	"github.com/vmware/govmomi/simulator"
@@ -59,6 +61,11 @@ func (v *VCenter) install(home string) error {
 		Sees: func(user string, ref types.ManagedObjectReference) bool {
 			return v.services.access.Allowed(user, ref, "System.View")
 		},
+		ReadsRoot: func(user string) bool {
+			return v.services.access.Allowed(user, v.services.access.Root(), "System.Read")
+		},
+		Open:        v.hasSession,
+		Assumptions: v.Assumed,
 	})
 	v.services.vsan = v.newClusterConfigSystem()
 	if err := v.installVolumes(home); err != nil {
@@ -83,6 +90,7 @@ func (v *VCenter) installTagging() error {
 				name += "?action=" + action
 			}
 			v.Traffic.Note(user, name)
+			v.lingerREST(verb, path)
 			return false
 		},
 	})
@@ -108,7 +116,9 @@ func (v *VCenter) installPolicies() error {
 }
 
 func (v *VCenter) installAccess() error {
-	cfg := authz.Config{Release: v.Profile, Directory: directory.Config{Now: v.Clock.Now}}
+	cfg := authz.Config{
+		Release: v.Profile, Assumptions: v.Assumed, Reads: v.Inventory, Directory: directory.Config{Now: v.Clock.Now},
+	}
 	for _, role := range v.World.Roles {
 		cfg.Roles = append(cfg.Roles, authz.Role{Name: role.Name, Privileges: role.Privileges})
 	}
@@ -128,6 +138,7 @@ func (v *VCenter) installAccess() error {
 	}
 	cfg.SSO = sso.Config{
 		Before: func(user string, m *simulator.Method) types.BaseMethodFault {
+			v.linger(&simulator.Context{Context: context.Background()}, m)
 			return v.Traffic.CheckUser(new(simulator.Context), user, m)
 		},
 		Certificates: func() []string { return []string{v.Vim.SessionManager().TLSCert()} },
@@ -173,8 +184,16 @@ func (v *VCenter) installVolumes(home string) error {
 	return nil
 }
 
-// fate lets the rules decide about the tasks of CNS, which are not the simulator's.
+// fate lets the rules and the latency decide about the tasks of CNS, which are not the simulator's.
 func (v *VCenter) fate(ctx *simulator.Context, _ string) cns.Fate {
+	fate := v.ruled(ctx)
+	if takes := v.taskTime(ctx.Context, time.Now()); takes > 0 {
+		fate.Wait = func(task *simulator.Task) bool { return v.work(task, takes) }
+	}
+	return fate
+}
+
+func (v *VCenter) ruled(ctx *simulator.Context) cns.Fate {
 	fate, ok := v.Traffic.Claim(ctx)
 	if !ok {
 		return cns.Fate{}
@@ -198,7 +217,11 @@ func (v *VCenter) protect(next http.Handler) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	return guard(v.services.cns.Correct(next)), nil
+	named, err := nameMissing(v.services.cns.Correct(next))
+	if err != nil {
+		return nil, err
+	}
+	return guard(named), nil
 }
 
 // expireAll ends the sessions outside SOAP and tells how many there were.

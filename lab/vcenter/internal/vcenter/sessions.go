@@ -163,6 +163,7 @@ func (v *VCenter) cancelWaits() {
 // time every request is answered with 503.
 func (v *VCenter) Restart(down time.Duration) {
 	v.Traffic.Interrupt(down)
+	v.Latency.Forget()
 	v.ExpireAll()
 	v.cancelWaits()
 	v.Inventory.ForgetTasks()

@@ -22,6 +22,7 @@ import (
 
 	"vsphere-drivers.example/lab/vcenter/internal/assume"
 	"vsphere-drivers.example/lab/vcenter/internal/inventory"
+	"vsphere-drivers.example/lab/vcenter/internal/latency"
 	"vsphere-drivers.example/lab/vcenter/internal/profile"
 	"vsphere-drivers.example/lab/vcenter/internal/traffic"
 	"vsphere-drivers.example/lab/vcenter/internal/world"
@@ -47,6 +48,7 @@ type VCenter struct {
 	Assumed   *assume.Settings
 	Inventory *inventory.Inventory
 	Traffic   *traffic.Traffic
+	Latency   *latency.Schedule
 	Clock     *Clock
 	Service   *simulator.Service
 	Vim       *simulator.Registry
@@ -76,8 +78,12 @@ func Start(w *world.World, options Options) (*VCenter, error) {
 	if err := assumed.Set(w.Assumptions); err != nil {
 		return nil, fmt.Errorf("assumptions: %w", err)
 	}
+	times, err := latency.Lookup(w.Latency)
+	if err != nil {
+		return nil, err
+	}
 	v := &VCenter{
-		World: w, Profile: release, Assumed: assumed, Traffic: traffic.New(), Clock: new(Clock),
+		World: w, Profile: release, Assumed: assumed, Traffic: traffic.New(), Latency: latency.New(times), Clock: new(Clock),
 		connections: map[net.Conn]bool{}, sessions: map[string]*simulator.Registry{},
 	}
 	if options.Listen == "" {
@@ -120,7 +126,7 @@ func (v *VCenter) build(open []net.Listener, options Options) (http.Handler, err
 	v.Service = simulator.New(ctx, instance)
 	v.Service.Listen = &url.URL{Scheme: "https", Host: v.URL.Host, Path: v.URL.Path, User: url.User("described")}
 	v.settings(options.Home)
-	if v.Inventory, err = inventory.Build(ctx, v.World, v.Profile); err != nil {
+	if v.Inventory, err = inventory.Build(ctx, v.World, v.Profile, v.Assumed); err != nil {
 		return nil, err
 	}
 	if err := v.datastoreDirectories(options.Home); err != nil {
@@ -199,6 +205,7 @@ func (v *VCenter) handle(ctx *simulator.Context, m *simulator.Method) (mo.Refere
 	if crashes(m) {
 		return v.services.access.Refuse(ctx, m, new(types.NotSupported), "The operation is not supported on the object.")
 	}
+	v.linger(ctx, m)
 	if fault := v.Traffic.Check(ctx, m); fault != nil {
 		return v.services.access.Refuse(ctx, m, fault, traffic.Text(fault))
 	}

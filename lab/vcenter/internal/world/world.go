@@ -14,6 +14,7 @@ type World struct {
 	Release      string         `yaml:"release"`
 	InstanceUUID string         `yaml:"instance_uuid"`
 	Assumptions  map[string]any `yaml:"assumptions"`
+	Latency      string         `yaml:"latency"` // how long calls and tasks take: a profile's name
 
 	Roles       []Role       `yaml:"roles"`
 	Users       []User       `yaml:"users"`
