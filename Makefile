@@ -10,7 +10,7 @@ help: ## Lists the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: ## Shows the cloud controller manager at work on a real Kubernetes with a simulated vCenter
-	@echo "A new machine needs about a quarter of an hour, most of it to compile Kubernetes, and has its first node after eight minutes; later runs need two."
+	@echo "A new machine needs about ten minutes, most of them to compile Kubernetes, and has its first node after six; later runs need two."
 	@$(XTASK) demo
 
 test: ## Runs all tests, with set-up (NODES=skip leaves out what needs root)

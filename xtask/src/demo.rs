@@ -60,13 +60,9 @@ async fn show(keep: bool) -> Result<()> {
     let progress = Arc::new(Progress::shown(spec.steps() + builds + 1));
     let building = Background::build(LATER, &progress);
     let shown = Arc::clone(&progress);
-    let drivers = tokio::task::spawn_blocking(move || {
-        let step = shown.step("drivers");
-        step.note("compiling");
-        let built = image::make(Profile::Development)?;
-        step.done("compiled, and an image made");
-        Ok(built)
-    });
+    let (done, drivers) = tokio::sync::oneshot::channel();
+    // A thread of its own, because its priority is lowered.
+    std::thread::spawn(move || done.send(build_drivers(&shown)));
     let drivers = async { drivers.await? };
     let lab = async {
         let world = World::claim()?;
@@ -102,6 +98,15 @@ async fn show(keep: bool) -> Result<()> {
         "Processes, mounts, loop devices, namespaces and files are gone.\n\nNext: `make lab` for a cluster of your own.",
     );
     Ok(())
+}
+
+fn build_drivers(progress: &Progress) -> Result<image::Built> {
+    components::yield_to_others();
+    let step = progress.step("drivers");
+    step.note("compiling");
+    let built = image::make(Profile::Development)?;
+    step.done("compiled, and an image made");
+    Ok(built)
 }
 
 fn chapter(title: &str) {

@@ -12,7 +12,7 @@ pub mod packages;
 mod programs;
 pub mod progress;
 
-pub use background::Background;
+pub use background::{Background, yield_to_others};
 pub use command::{cargo, run, run_counted};
 pub use programs::{
     CONTROL_PLANE, FIRST_NODE, LAB, REST_OF_CLUSTER, SIMULATOR, all, binary, build, cache_dir,

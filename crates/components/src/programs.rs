@@ -348,8 +348,8 @@ impl Module {
         let mut command = Command::new("go");
         command.current_dir(self.source()).env("CGO_ENABLED", "0").arg(verb);
         if std::env::var_os("GOGC").is_none() {
-            // The compiler collects garbage less often: a sixth less time for some memory, and equal output.
-            command.env("GOGC", "400");
+            // The compiler seldom needs to collect garbage: a quarter less time for some memory, and equal output.
+            command.env("GOGC", "off").env("GOMEMLIMIT", "1536MiB");
         }
         if verb != "list" {
             // Debug information would be written and then dropped by the linker (-w).

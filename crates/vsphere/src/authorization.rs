@@ -51,13 +51,11 @@ impl Authorization<'_> {
     pub async fn roles(self) -> Result<Vec<AuthorizationRole>, Error> {
         let found: Option<RoleList> = self.connection.read_one(&self.at().await?).await?;
         let mut found = found.unwrap_or_default();
-        match found.unreadable.pop() {
-            Some(hidden) => {
-                let cause = Cause::Fault(Box::new(hidden.fault));
-                Err(self.connection.wire().error("roleList", cause))
-            }
-            None => Ok(found.roles),
+        if let Some(hidden) = found.unreadable.pop() {
+            let cause = Cause::Fault(Box::new(hidden.fault));
+            return Err(self.connection.wire().error("roleList", cause));
         }
+        Ok(found.roles)
     }
 
     /// Creates a role and returns its id. vCenter adds the three `System` privileges that every role has.
@@ -179,11 +177,9 @@ impl Authorization<'_> {
     ) -> Result<HashMap<Ref<ManagedEntity>, Vec<String>>, Error> {
         let mut all = HashMap::new();
         for chunk in entities.chunks(MOST) {
+            let entities = chunk.iter().map(|entity| entity.upcast::<ManagedEntity>().upcast());
             let question = HasUserPrivilegeOnEntities {
-                entities: chunk
-                    .iter()
-                    .map(|entity| entity.upcast::<ManagedEntity>().upcast())
-                    .collect(),
+                entities: entities.collect(),
                 user_name: user.to_owned(),
                 priv_id: owned(privileges),
             };

@@ -97,7 +97,14 @@ impl fmt::Debug for LoginBudget {
 }
 
 impl LoginBudget {
-    /// Makes a login if the budget allows it, and charges it if it fails.
+    /// Fails if a login would be held back now. Does not wait for one that is on the way.
+    pub(crate) fn check(&self, wire: &Wire, credentials: &Credentials) -> Result<(), Error> {
+        let account = self.account(wire, credentials);
+        account.try_lock().map_or(Ok(()), |mut it| it.check(wire, Door::Soap, credentials))
+    }
+
+    /// Makes a login if the budget allows it, and charges it if it fails. Others wait for its result, by whatever
+    /// name of the vCenter: together they could fail more often than is allowed.
     pub(crate) async fn attempt<T>(
         &self,
         wire: &Wire,
@@ -105,27 +112,31 @@ impl LoginBudget {
         credentials: &Credentials,
         login: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, Error> {
-        let Some(digest) = credentials.digest() else {
-            return login.await;
-        };
-        let user = credentials.user();
-        let account = self.account(wire.instance.get().unwrap_or(wire.name()), user);
+        let Some(digest) = credentials.digest() else { return login.await };
+        let account = self.account(wire, credentials);
         let mut account = account.lock().await;
-        if let Some(cause) = account.hold(user, door, digest, Instant::now()) {
-            wire.metrics().login("held");
-            return Err(wire.error("Login", cause));
+        account.check(wire, door, credentials)?;
+        let failed = |window, refusal| {
+            let until = Instant::now() + window;
+            Failed { until, door, credentials: digest, refusal }
+        };
+        // Charged until it is answered: nobody learns the result of a login that is dropped on the way.
+        let charged = account.failed.len();
+        if account.accepted != Some(digest) {
+            account.failed.push(failed(WINDOW, None));
         }
         let answered = login.await;
+        account.failed.truncate(charged);
         let Err(error) = answered else {
             account.accepted = Some(digest);
             return answered;
         };
         let refusal = Refusal::of(&error);
         let window = if matches!(refusal, Some(Refusal::NoRole(_))) { NO_ROLE } else { WINDOW };
+        let user = credentials.user();
         let cause = refusal.as_ref().map(|refusal| refusal.cause(user, window));
         if refusal.is_some() || account.may_have_failed(&error, digest) {
-            let until = Instant::now() + window;
-            account.failed.push(Failed { until, door, credentials: digest, refusal });
+            account.failed.push(failed(window, refusal));
         }
         let Some(cause) = cause else { return Err(error) };
         if error.remedy == Remedy::Login {
@@ -137,13 +148,22 @@ impl LoginBudget {
         Err(error)
     }
 
-    fn account(&self, vcenter: &Arc<str>, user: &str) -> SharedAccount {
+    fn account(&self, wire: &Wire, credentials: &Credentials) -> SharedAccount {
+        let vcenter = Arc::clone(wire.instance.get().unwrap_or(wire.name()));
         let mut accounts = self.accounts.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(accounts.entry((Arc::clone(vcenter), Principal::from(user))).or_default())
+        Arc::clone(accounts.entry((vcenter, Principal::from(credentials.user()))).or_default())
     }
 }
 
 impl Account {
+    fn check(&mut self, wire: &Wire, door: Door, credentials: &Credentials) -> Result<(), Error> {
+        let user = credentials.user();
+        let held = |digest| self.hold(user, door, digest, Instant::now());
+        let Some(cause) = credentials.digest().and_then(held) else { return Ok(()) };
+        wire.metrics().login("held");
+        Err(wire.error("Login", cause))
+    }
+
     /// Why no login with these credentials is made now.
     fn hold(&mut self, user: &str, door: Door, credentials: Digest, now: Instant) -> Option<Cause> {
         self.failed.retain(|failed| now < failed.until);

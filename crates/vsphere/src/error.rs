@@ -191,6 +191,8 @@ pub enum Cause {
     NoTicket(NoTicket),
     #[error("this vCenter does not have the call, which came with {0}; upgrade vCenter")]
     TooOld(Since),
+    #[error("more than 200,000 tasks were recorded in the time to search; older ones are not read")]
+    TooManyTasks,
     /// A fault of CNS, with a reason per datastore.
     #[error("{fault}{}", refusals(.placements))]
     Unplaced { fault: Box<Fault>, placements: Vec<CnsPlacementResult> },
@@ -293,7 +295,7 @@ impl Cause {
             Self::UnknownPolicy { name, .. } => {
                 Remedy::NotFound { what: Missing::Policy(name.clone()) }
             }
-            Self::TooOld(_) | Self::Closed => Remedy::Refused,
+            Self::TooOld(_) | Self::TooManyTasks | Self::Closed => Remedy::Refused,
             Self::UnknownHost { .. }
             | Self::NoConnection { .. }
             | Self::NoTls { .. }

@@ -7,8 +7,7 @@
 //! concluded.
 //!
 //! Tasks are selected by time, because a filter by entity needs one that exists, and the newest part of the past is
-//! read first: a busy vCenter records ten thousand tasks a day, and most removals are recent. A session has few
-//! collectors, so each is destroyed after use, whatever happened.
+//! read first: a busy vCenter records ten thousand tasks a day, and most removals are recent.
 
 #[cfg(test)]
 mod tests;
@@ -19,18 +18,19 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::{
     connection::Connection,
-    error::Error,
+    error::{Cause, Error},
     reference::Ref,
     types::{
         CreateCollectorForTasks, DestroyCollector, ReadNextTasks, TaskFilterSpec,
         TaskFilterSpecByTime, TaskFilterSpecTimeOption, TaskHistoryCollector, TaskInfo,
-        TaskInfoState, TaskManager, VirtualMachine,
+        TaskInfoState, VirtualMachine,
     },
+    xml::Method,
 };
 
 /// Tasks of one page; vCenter refuses more than a thousand.
 const PAGE: i32 = 1000;
-/// Pages that are read for one question.
+/// Pages that are read for one question; [`Cause::TooManyTasks`] has the number of their tasks.
 const MOST_PAGES: usize = 200;
 /// The part of the past that is read first. Each earlier part is longer than the one before by the factor.
 const FIRST_PART: SignedDuration = SignedDuration::from_mins(30);
@@ -58,29 +58,40 @@ impl Connection {
     }
 }
 
+/// How each VM was removed: `None` if nothing is recorded within its time, an error if that was not read to its
+/// beginning.
+pub type Removals = HashMap<Ref<VirtualMachine>, Result<Option<Removal>, Error>>;
+
 impl History<'_> {
-    /// How these VMs were removed, each as far as that was within its time until now and the user sees it. VMs
-    /// that nothing is recorded of are not in the answer.
-    ///
-    /// Await it to its end: a collector that is left to its session is one less for all its users.
-    pub async fn removals(
+    /// How these VMs were removed, each as far as that was within its time until now and the user sees it.
+    pub async fn removals(self, vms: &[(Ref<VirtualMachine>, SignedDuration)]) -> Removals {
+        let mut search = Search::default();
+        if let Err(error) = self.search(vms, &mut search).await {
+            for (vm, _) in vms {
+                search.answers.entry(vm.clone()).or_insert_with(|| Err(error.clone()));
+            }
+        }
+        search.answers
+    }
+
+    async fn search(
         self,
         vms: &[(Ref<VirtualMachine>, SignedDuration)],
-    ) -> Result<HashMap<Ref<VirtualMachine>, Removal>, Error> {
-        if vms.is_empty() {
-            return Ok(HashMap::new());
-        }
+        search: &mut Search,
+    ) -> Result<(), Error> {
         // By vCenter's clock, which need not be ours.
         let now = self.connection.time().await?;
-        let since = vms.iter().map(|(vm, within)| (vm.clone(), before(now, *within))).collect();
-        let mut search = Search { since, found: HashMap::new(), pages: MOST_PAGES };
+        let since = vms.iter().map(|(vm, within)| (vm.clone(), before(now, *within)));
+        search.since = since.collect();
         let (mut end, mut part) = (None, FIRST_PART);
-        while let Some(earliest) = search.earliest(end) {
+        while let Some(&earliest) = search.since.values().min() {
             let begin = before(end.unwrap_or(now), part).max(earliest);
-            self.read(begin, end, &mut search).await?;
+            self.read(begin, end, search).await?;
+            let read = search.since.extract_if(|_, since| *since >= begin);
+            search.answers.extend(read.map(|(vm, _)| (vm, Ok(None))));
             (end, part) = (Some(begin), part.saturating_mul(FACTOR));
         }
-        Ok(search.found)
+        Ok(())
     }
 
     /// Reads one part of the past.
@@ -96,25 +107,15 @@ impl History<'_> {
             end_time: end,
         };
         let filter = TaskFilterSpec { time: Some(time), state: vec![TaskInfoState::Success] };
-        let manager = self.connection.content().await?.task_manager;
-        let manager = manager.unwrap_or_else(|| Ref::<TaskManager>::new("TaskManager"));
-        let collector = self.connection.call(&manager, &CreateCollectorForTasks { filter }).await?;
-        let read = self.read_pages(&collector, search).await;
-        // It ends with the session in any case; a failure to end it earlier is not a failure to read.
-        if let Err(error) = self.connection.call(&collector, &DestroyCollector {}).await {
-            tracing::debug!(%error, "task history collector not destroyed");
-        }
-        read
-    }
-
-    async fn read_pages(
-        self,
-        collector: &Ref<TaskHistoryCollector>,
-        search: &mut Search,
-    ) -> Result<(), Error> {
-        while search.pages > 0 && !search.since.is_empty() {
-            search.pages -= 1;
-            let page = self.connection.call(collector, &ReadNextTasks { max_count: PAGE }).await?;
+        let session = self.connection.established().await?;
+        let manager = session.content.task_manager.clone();
+        let manager = manager.unwrap_or_else(|| Ref::new("TaskManager"));
+        let create = CreateCollectorForTasks { filter };
+        let held = self.connection.hold(&session, &manager, create, DestroyCollector {}).await?;
+        let collector = Ref::<TaskHistoryCollector>::new(held.on().value());
+        let failed = |cause| self.connection.wire().error(ReadNextTasks::NAME, cause);
+        while search.next_page().map_err(failed)? {
+            let page = self.connection.call(&collector, &ReadNextTasks { max_count: PAGE }).await?;
             if page.is_empty() {
                 break;
             }
@@ -125,19 +126,23 @@ impl History<'_> {
 }
 
 /// What is looked for and what was found.
+#[derive(Default)]
 struct Search {
-    /// The VMs of which nothing was found yet, and since when they may have been removed.
+    /// The VMs without an answer yet, and since when they may have been removed.
     since: HashMap<Ref<VirtualMachine>, Timestamp>,
-    found: HashMap<Ref<VirtualMachine>, Removal>,
-    /// How many pages may still be read.
+    answers: Removals,
+    /// How many pages were read.
     pages: usize,
 }
 
 impl Search {
-    /// The earliest time that is still of interest, if it is before what was read.
-    fn earliest(&self, end: Option<Timestamp>) -> Option<Timestamp> {
-        let earliest = self.since.values().min().copied()?;
-        (self.pages > 0 && end.is_none_or(|end| earliest < end)).then_some(earliest)
+    /// Whether another page is to be read, unless too many were.
+    fn next_page(&mut self) -> Result<bool, Cause> {
+        if self.since.is_empty() {
+            return Ok(false);
+        }
+        self.pages += 1;
+        if self.pages > MOST_PAGES { Err(Cause::TooManyTasks) } else { Ok(true) }
     }
 
     fn take(&mut self, task: &TaskInfo) {
@@ -145,7 +150,7 @@ impl Search {
         let since = self.since.get(&vm);
         if since.is_some_and(|since| task.complete_time.is_none_or(|at| at >= *since)) {
             self.since.remove(&vm);
-            self.found.insert(vm, removal);
+            self.answers.insert(vm, Ok(Some(removal)));
         }
     }
 }

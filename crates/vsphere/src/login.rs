@@ -57,17 +57,14 @@ fn session_manager(content: &ServiceContent) -> Ref<SessionManager> {
 }
 
 /// Opens a session within the budget, which is kept by vCenter and not by its names: which vCenter it is, is read
-/// before the first login.
+/// before the login. A name that does not answer then keeps no other one waiting.
 pub(crate) async fn login(
     wire: &Wire,
     budget: &LoginBudget,
     credentials: &Credentials,
 ) -> Result<Established, Error> {
-    let first = if wire.instance.get().is_none() { Some(greet(wire).await?) } else { None };
-    let opening = async {
-        let greeting = if let Some(first) = first { first } else { greet(wire).await? };
-        enter(wire, greeting, credentials).await
-    };
+    budget.check(wire, credentials)?;
+    let opening = enter(wire, greet(wire).await?, credentials);
     budget.attempt(wire, Door::Soap, credentials, opening).await
 }
 

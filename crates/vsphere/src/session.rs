@@ -78,7 +78,7 @@ struct Slot {
 #[derive(Debug)]
 pub(crate) struct Session {
     wire: Arc<Wire>,
-    budget: LoginBudget,
+    pub(crate) budget: LoginBudget,
     credentials: Mutex<Credentials>,
     slot: Arc<tokio::sync::Mutex<Slot>>,
     /// Logins and logouts, which must not be cut short; they end with the connection.
@@ -120,10 +120,6 @@ impl Session {
     pub(crate) async fn accepted(&self) -> Result<Credentials, Error> {
         self.get().await?;
         Ok(self.credentials().clone())
-    }
-
-    pub(crate) fn budget(&self) -> &LoginBudget {
-        &self.budget
     }
 
     /// Forgets a session that vCenter does not know any more. It is logged out all the same: should

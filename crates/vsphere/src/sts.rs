@@ -120,7 +120,7 @@ impl Connection {
         let own = self.clone();
         let login = async move {
             let issued = issue_to(own.wire(), &credentials);
-            own.session().budget().attempt(own.wire(), Door::Tokens, &credentials, issued).await
+            own.session().budget.attempt(own.wire(), Door::Tokens, &credentials, issued).await
         };
         self.session().carry(login).await
     }

@@ -100,18 +100,13 @@ impl Tags<'_> {
     /// The tags of a category, by the category's id.
     pub async fn of_category(self, category: &str) -> Result<Vec<Tag>, Error> {
         let ids = self.ids_of_category(category).await?;
-        self.named(ids).await
+        self.each("tag.get", ids).await
     }
 
     /// The ids of the tags of a category, which is one request.
     async fn ids_of_category(self, category: &str) -> Result<Vec<String>, Error> {
         let body = json!({ "category_id": category });
         self.send(Request::action("tag.list", Some(category), TAGS_OF_CATEGORY, body)).await
-    }
-
-    /// These tags with their names, which is a request each.
-    async fn named(self, ids: Vec<String>) -> Result<Vec<Tag>, Error> {
-        self.each("tag.get", ids).await
     }
 
     /// The ids of the tags on each of these objects. One that is unknown, or that the user may not read, makes
@@ -129,8 +124,9 @@ impl Tags<'_> {
         for chunk in objects.chunks(MOST) {
             let ids: Vec<_> = chunk.iter().map(ObjectId::new).collect();
             let body = json!({ "object_ids": ids });
-            let found: Vec<Found> =
-                self.associations("list-attached-tags-on-objects", body).await?;
+            let list = "list-attached-tags-on-objects";
+            let request = Request::action("tag-association.list", None, list, body);
+            let found: Vec<Found> = self.send(request).await?;
             all.extend(found.into_iter().map(|found| (found.object_id.reference(), found.tag_ids)));
         }
         Ok(all)
@@ -149,8 +145,9 @@ impl Tags<'_> {
         let mut all = Vec::with_capacity(tags.len());
         for chunk in tags.chunks(MOST) {
             let body = json!({ "tag_ids": chunk });
-            let found: Vec<Found> =
-                self.associations("list-attached-objects-on-tags", body).await?;
+            let list = "list-attached-objects-on-tags";
+            let request = Request::action("tag-association.list", None, list, body);
+            let found: Vec<Found> = self.send(request).await?;
             all.extend(found.into_iter().map(|found| {
                 (found.tag_id, found.object_ids.iter().map(ObjectId::reference).collect())
             }));
@@ -184,14 +181,6 @@ impl Tags<'_> {
     ) -> Result<String, Error> {
         let spec = json!({ "name": name, "description": description, "category_id": category });
         self.send(Request::create("tag.create", spec)).await
-    }
-
-    async fn associations<T: DeserializeOwned>(
-        self,
-        action: &'static str,
-        body: serde_json::Value,
-    ) -> Result<T, Error> {
-        self.send(Request::action("tag-association.list", None, action, body)).await
     }
 
     /// Reads many things of a kind, a few at a time, in order. What was deleted meanwhile is left out.

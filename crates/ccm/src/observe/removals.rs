@@ -23,13 +23,15 @@ use tracing::warn;
 use vcenter::Snapshot;
 use vsphere::{
     connection::Connection,
-    error::Error,
     history,
     reference::Ref,
     types::{Folder, VirtualMachine},
 };
 
-use super::{discovery::Finding, identity::Identity};
+use super::{
+    discovery::{Absence, Finding},
+    identity::Identity,
+};
 use crate::plan::{
     lifecycle::{Evidence, Reference, Removal, is_ready},
     node,
@@ -100,11 +102,10 @@ struct Record {
 
 /// The connection to a vCenter, and VMs with the time within which each may have been removed.
 type Question = (Connection, Vec<(Ref<VirtualMachine>, SignedDuration)>);
-type Found = Result<HashMap<Ref<VirtualMachine>, history::Removal>, Error>;
 
 enum Reply {
     Existence(Key, Reference),
-    Removals { vcenter: String, vms: Vec<Ref<VirtualMachine>>, asked: Timestamp, found: Found },
+    Removals { vcenter: String, asked: Timestamp, answers: history::Removals },
 }
 
 impl Removals {
@@ -131,19 +132,17 @@ impl Removals {
                 }
                 Evidence::default()
             }
-            Finding::Absent(absence) => match &absence.identity {
-                Some(identity) => self.of_missing(snapshots, node, identity, &mut questions),
-                None => Evidence::default(),
-            },
+            Finding::Absent(Absence { identity: Some(identity), .. }) => {
+                self.of_missing(snapshots, node, identity, &mut questions)
+            }
             _ => Evidence::default(),
         });
         let evidence = evidence.collect();
         for (vcenter, (connection, vms)) in questions {
             let asked = Timestamp::now();
             self.questions.spawn(async move {
-                let found = connection.history().removals(&vms).await;
-                let vms = vms.into_iter().map(|(vm, _)| vm).collect();
-                Reply::Removals { vcenter, vms, asked, found }
+                let answers = connection.history().removals(&vms).await;
+                Reply::Removals { vcenter, asked, answers }
             });
         }
         evidence
@@ -195,23 +194,26 @@ impl Removals {
                     inquiry.existence.take(reference);
                 }
             }
-            Some(Ok(Reply::Removals { vcenter, vms, asked, found })) => {
-                if let Err(error) = &found {
-                    warn!(vcenter, %error, "could not read how VMs were removed; retrying");
-                }
-                for vm in vms {
-                    let removal = found.as_ref().map(|found| found.get(&vm).copied());
-                    let inquiry = self.vms.get_mut(&(vcenter.clone(), vm.value().to_owned()));
-                    // One that is not asking is newer than the question: the VM was found meanwhile.
-                    if let Some(inquiry) = inquiry.filter(|inquiry| inquiry.record.asking) {
-                        inquiry.record.take(removal.map_err(drop), asked);
-                    }
-                }
+            Some(Ok(Reply::Removals { vcenter, asked, answers })) => {
+                self.take_removals(&vcenter, asked, answers);
             }
             Some(Err(error)) => {
                 warn!(%error, "request about removed VMs ended early; their Nodes stay");
             }
             None => pending().await,
+        }
+    }
+
+    fn take_removals(&mut self, vcenter: &str, asked: Timestamp, answers: history::Removals) {
+        if let Some(error) = answers.values().find_map(|answer| answer.as_ref().err()) {
+            warn!(vcenter, %error, "could not read how VMs were removed; retrying");
+        }
+        for (vm, answer) in answers {
+            let inquiry = self.vms.get_mut(&(vcenter.to_owned(), vm.value().to_owned()));
+            // One that is not asking is newer than the question: the VM was found meanwhile.
+            if let Some(inquiry) = inquiry.filter(|inquiry| inquiry.record.asking) {
+                inquiry.record.take(answer.map_err(drop), asked);
+            }
         }
     }
 
@@ -253,8 +255,7 @@ impl Record {
         self.removal.is_none() && !self.asking && waited
     }
 
-    /// Takes in an answer, with a record or without, or that the history could not be read. What was read before
-    /// the error is not kept: the newest part is read first, has most removals, and is one page long.
+    /// Takes in an answer, with a record or without, or that the history could not be read.
     fn take(&mut self, answer: Result<Option<history::Removal>, ()>, asked: Timestamp) {
         (self.asking, self.asked) = (false, Some(Instant::now()));
         match answer {
@@ -271,13 +272,9 @@ impl Record {
 impl Existence {
     /// The answer, unless the Node would be deleted by it and it is old.
     fn reference(&self, removal: Removal) -> Reference {
-        match self.answer {
-            Some((_, at)) if removal == Removal::Destroyed && at.elapsed() > FRESH => {
-                Reference::NotAsked
-            }
-            Some((reference, _)) => reference,
-            None => Reference::NotAsked,
-        }
+        let counts = |at: Instant| removal != Removal::Destroyed || at.elapsed() <= FRESH;
+        let answer = self.answer.filter(|(_, at)| counts(*at));
+        answer.map(|(reference, _)| reference).unwrap_or_default()
     }
 
     /// Whether vCenter is to be asked: at once, then every time while the Node may be deleted, else ever later.
@@ -285,10 +282,8 @@ impl Existence {
         let Some((reference, at)) = self.answer else { return !self.asking };
         let decisive = reference == Reference::Gone
             && matches!(removal, Removal::Destroyed | Removal::NotAsked);
-        let pause = match decisive {
-            true => every,
-            false => every.saturating_mul(1 << self.kept.min(10)).min(LONGEST_PAUSE),
-        };
+        let longer = every.saturating_mul(1 << self.kept.min(10)).min(LONGEST_PAUSE);
+        let pause = if decisive { every } else { longer };
         // Due with the tick that is nearest, not with the one after it.
         !self.asking && at.elapsed() + every / 2 >= pause
     }
@@ -344,13 +339,15 @@ async fn exists(connection: &Connection, vm: &Ref<VirtualMachine>) -> Reference 
 
 #[cfg(test)]
 mod tests {
-    use super::{Inquiry, Record, SLACK, TIMES, WHOLE_EVERY};
+    use super::{
+        Connection, Duration, Inquiry, Record, Ref, Removals, SLACK, TIMES, WHOLE_EVERY, history,
+    };
     use crate::{
         plan::lifecycle::Removal,
         test_support::{at, node},
     };
     use serde_json::json;
-    use vsphere::history;
+    use vsphere::{connection::Settings, session::Credentials};
 
     #[test]
     fn a_history_that_cannot_be_read_is_not_one_without_a_record() {
@@ -371,6 +368,26 @@ mod tests {
         record.take(Ok(Some(history::Removal::Destroyed)), at(0));
         assert_eq!(record.removal(), Removal::Destroyed);
         assert!(!record.is_due());
+    }
+
+    #[tokio::test]
+    async fn a_record_that_was_found_counts_though_those_of_other_vms_could_not_be_read() {
+        let nobody = Credentials::password("nobody", "");
+        let settings = Settings::new("https://127.0.0.1:9".parse().unwrap(), nobody);
+        let connection = Connection::new(&settings).unwrap();
+        let (found, unread) = (Ref::new("vm-1"), Ref::new("vm-2"));
+        let question = [(unread.clone(), SLACK)];
+        let mut answers = connection.history().removals(&question).await;
+        answers.insert(found.clone(), Ok(Some(history::Removal::Destroyed)));
+        let key = |vm: &Ref<_>| ("vcenter".to_owned(), vm.value().to_owned());
+        let mut removals = Removals::new(Duration::ZERO);
+        for vm in [&found, &unread] {
+            removals.vms.entry(key(vm)).or_default().record.asking = true;
+        }
+        removals.take_removals("vcenter", at(0), answers);
+        assert_eq!(removals.vms[&key(&found)].record.removal(), Removal::Destroyed);
+        let record = &removals.vms[&key(&unread)].record;
+        assert_eq!((record.failures, record.without, record.asking), (1, 0, false));
     }
 
     #[test]

@@ -13,7 +13,7 @@ fn addresses(snapshot: &Snapshot, vm: &Ref<VirtualMachine>) -> Vec<IpAddr> {
     nics.into_iter().flat_map(|nic| nic.addresses).collect()
 }
 
-fn has(snapshot: &Snapshot, vm: &Ref<VirtualMachine>, address: &str) -> bool {
+pub(crate) fn has(snapshot: &Snapshot, vm: &Ref<VirtualMachine>, address: &str) -> bool {
     addresses(snapshot, vm) == [address.parse::<IpAddr>().unwrap()]
 }
 

@@ -1,10 +1,13 @@
-//! Outages, lost sessions, and what is left at the server.
+//! What a watch asks of the server and leaves there, through outages and lost sessions.
+
+use std::collections::BTreeMap;
 
 use lab::vcenter::{Fault, HttpFault, HttpFaultKind, Objects, Power};
 use vcenter::{Health, Snapshot};
 use vsphere::inventory::PowerState;
 
 use crate::{
+    guests::has,
     permissions::starts,
     site::{Site, USER, is_current, names, vm, wait_for},
 };
@@ -21,6 +24,42 @@ const ATTACHED: Objects = Objects {
 
 async fn objects(site: &Site) -> Vec<Objects> {
     site.simulator.control().objects("cpi").await.unwrap()
+}
+
+/// How often SOAP methods were called, by name.
+async fn calls(site: &Site) -> BTreeMap<String, u64> {
+    let state = site.simulator.control().calls().await.unwrap();
+    let mut calls = BTreeMap::new();
+    for call in state["calls"].as_array().unwrap() {
+        let method = call["method"].as_str().unwrap().to_owned();
+        *calls.entry(method).or_default() += call["count"].as_u64().unwrap();
+    }
+    calls
+}
+
+#[tokio::test]
+async fn every_change_is_published_from_the_poll_alone_and_no_name_is_resolved_again() {
+    let mut site = Site::start(&["dc-1"]).await;
+    let node = site.select("node-1").await;
+    site.until("its guest is read", |snapshot| snapshot.guest(&node).is_some()).await;
+    let before = calls(&site).await;
+
+    let control = site.simulator.control().clone();
+    control.power("node-2", Power::Off).await.unwrap();
+    site.until("it is off", |snapshot| is(snapshot, "node-2", &PowerState::Off)).await;
+    control.readdress("/dc-1/vm/k8s/node-1", &["10.99.0.77/24"]).await.unwrap();
+    site.until("it has moved", |snapshot| has(snapshot, &node, "10.99.0.77")).await;
+    // Datacenters are known by reference: neither their names nor those of VMs are looked up.
+    control.rename("/europe/dc-2", "moved").await.unwrap();
+    control.rename("/dc-1/vm/k8s/node-2", "worker-2").await.unwrap();
+    site.until("it has its name", |snapshot| vm(snapshot, "worker-2").is_some()).await;
+    control.unregister("worker-2").await.unwrap();
+    site.until("it is gone", |snapshot| names(snapshot) == ["node-1"]).await;
+
+    let mut after = calls(&site).await;
+    after.retain(|method, count| before.get(method) != Some(count));
+    assert_eq!(after.keys().collect::<Vec<_>>(), ["WaitForUpdatesEx"], "{before:?}");
+    site.stop().await;
 }
 
 #[tokio::test]

@@ -1,7 +1,12 @@
-//! Which tasks prove something.
+//! Which tasks prove something, and how many are read.
 
-use super::{Removal, removal};
+use std::collections::HashMap;
+
+use jiff::Timestamp;
+
+use super::{MOST_PAGES, Removal, Search, removal};
 use crate::{
+    error::Cause,
     reference::Ref,
     types::{TaskInfo, TaskInfoState},
 };
@@ -42,4 +47,15 @@ fn a_task_of_nobody_proves_nothing() {
     let description_id = "VirtualMachine.destroy".to_owned();
     let state = TaskInfoState::Success;
     assert_eq!(removal(&TaskInfo { description_id, state, ..TaskInfo::default() }), None);
+}
+
+#[test]
+fn a_history_that_is_too_long_to_be_read_is_not_one_without_a_record() {
+    let since = HashMap::from([(Ref::new("vm-42"), Timestamp::UNIX_EPOCH)]);
+    let mut search = Search { since, ..Search::default() };
+    for _ in 0..MOST_PAGES {
+        assert!(search.next_page().unwrap());
+    }
+    let error = search.next_page().unwrap_err();
+    assert!(matches!(error, Cause::TooManyTasks), "{error}");
 }

@@ -13,6 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use super::Tag;
 use crate::{
     connection::Connection,
     error::Error,
@@ -84,7 +85,7 @@ impl TagCache {
             };
             let ids = tags.ids_of_category(category).await?;
             let unnamed = ids.iter().filter(|id| !names.tags.contains_key(*id)).cloned().collect();
-            let new = tags.named(unnamed).await?;
+            let new: Vec<Tag> = tags.each("tag.get", unnamed).await?;
             names.tags.extend(new.into_iter().map(|tag| (tag.id, tag.name)));
             // One without a name was deleted meanwhile.
             let named = ids.into_iter().filter_map(|id| names.tags.get_key_value(&id));

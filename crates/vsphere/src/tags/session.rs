@@ -100,7 +100,7 @@ impl TagSession {
         }
         let own = connection.clone();
         let login = async move {
-            let (wire, budget) = (own.wire(), own.session().budget());
+            let (wire, budget) = (own.wire(), &own.session().budget);
             let login = login(wire, &credentials);
             let open = Arc::new(budget.attempt(wire, Door::Rest, &credentials, login).await?);
             *slot = Some(Arc::clone(&open));
@@ -146,10 +146,8 @@ async fn login(wire: &Wire, credentials: &Credentials) -> Result<Open, Error> {
         Ok(None) => open(wire, credentials, Dialect::Rest).await,
         answered => answered,
     };
-    match opened? {
-        Some(open) => Ok(open),
-        None => Err(wire.error("session.create", Cause::Status(StatusCode::NOT_FOUND.as_u16()))),
-    }
+    let missing = Cause::Status(StatusCode::NOT_FOUND.as_u16());
+    opened?.ok_or_else(|| wire.error("session.create", missing))
 }
 
 /// Opens a session, unless the server does not speak the dialect.

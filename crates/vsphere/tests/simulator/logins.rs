@@ -3,13 +3,14 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use lab::VCenter;
+use tokio::time::timeout;
 use vsphere::{
     connection::{Connection, Settings},
     error::{Cause, Error, Remedy},
     session::{Credentials, LoginBudget},
 };
 
-use crate::site::{CPI, CSI, NOBODY, calls, connect, settings, vcenter};
+use crate::site::{CPI, CSI, LIMIT, NOBODY, calls, connect, settings, vcenter, wait_for};
 
 /// The failed logins that vCenter counted, by the service they came through.
 async fn failed(vcenter: &VCenter) -> Vec<String> {
@@ -19,6 +20,24 @@ async fn failed(vcenter: &VCenter) -> Vec<String> {
 
 fn sharing(vcenter: &VCenter, user: (&str, &str), budget: &LoginBudget) -> Connection {
     Connection::new(&Settings { budget: budget.clone(), ..settings(vcenter, user) }).unwrap()
+}
+
+/// Another name of the vCenter.
+fn alias(vcenter: &VCenter) -> String {
+    let alias = vcenter.url().replace("127.0.0.1", "localhost");
+    assert_ne!(alias, vcenter.url());
+    alias
+}
+
+/// Lets vCenter do what the next calls of a method request and never answer: of logins it checks the password.
+async fn hang(vcenter: &VCenter, method: &str, count: u32) {
+    let lost = lab::vcenter::HttpFault {
+        path: "/sdk".to_owned(),
+        method: Some(method.to_owned()),
+        kind: lab::vcenter::HttpFaultKind::Hang,
+        count,
+    };
+    vcenter.control().break_http(&lost).await.unwrap();
 }
 
 /// Uses all three services and returns the errors.
@@ -77,6 +96,18 @@ async fn connections_that_start_at_once_do_not_exceed_the_budget() {
 }
 
 #[tokio::test]
+async fn one_wrong_password_of_connections_that_start_at_once_fails_once() {
+    let vcenter = vcenter().await;
+    let budget = LoginBudget::default();
+    vcenter.control().delay("Login", 100, 0).await.unwrap();
+    let connections: Vec<_> =
+        (0..8).map(|_| sharing(&vcenter, (CSI.0, "wrong"), &budget)).collect();
+    let results = futures::future::join_all(connections.iter().map(Connection::time)).await;
+    assert!(results.iter().all(Result::is_err));
+    assert_eq!(failed(&vcenter).await.len(), 1);
+}
+
+#[tokio::test]
 async fn a_mistyped_rotation_with_zones_fails_once_and_the_way_back_works_at_once() {
     let vcenter = vcenter().await;
     let budget = LoginBudget::default();
@@ -120,20 +151,74 @@ async fn logins_whose_answers_are_lost_are_counted_as_failed() {
     let wrong =
         Settings { login_timeout: Duration::from_secs(1), ..settings(&vcenter, (CSI.0, "wrong")) };
     let connection = Connection::new(&wrong).unwrap();
-    // vCenter checks the password and never answers.
-    let lost = lab::vcenter::HttpFault {
-        path: "/sdk".to_owned(),
-        method: Some("Login".to_owned()),
-        kind: lab::vcenter::HttpFaultKind::Hang,
-        count: 100,
-    };
-    vcenter.control().break_http(&lost).await.unwrap();
+    hang(&vcenter, "Login", 100).await;
     let mut last = None;
     for _ in 0..6 {
         last = connection.time().await.err();
     }
     assert!(last.is_some_and(|error| error.is_login()));
     assert_eq!(failed(&vcenter).await.len(), 3);
+}
+
+#[tokio::test]
+async fn logins_that_end_with_their_connections_are_counted_as_failed() {
+    let vcenter = vcenter().await;
+    let budget = LoginBudget::default();
+    hang(&vcenter, "Login", 100).await;
+    for reload in 0..6 {
+        // A reload gives the connection up while its login is on the way.
+        let connection = sharing(&vcenter, (CSI.0, &format!("wrong-{reload}")), &budget);
+        let checked = async || failed(&vcenter).await.len() > reload;
+        let login = timeout(LIMIT, connection.time());
+        tokio::select! {
+            () = wait_for("the password is checked", checked) => assert!(reload < 3),
+            held = login => {
+                let error = held.unwrap().unwrap_err();
+                let spent = matches!(error.failure().cause, Cause::LoginsSpent { .. });
+                assert!(spent && reload >= 3, "{error}");
+            }
+        }
+    }
+    assert_eq!(failed(&vcenter).await.len(), 3);
+}
+
+#[tokio::test]
+async fn logins_of_accepted_credentials_that_end_with_their_connections_are_not_counted() {
+    let vcenter = vcenter().await;
+    let budget = LoginBudget::default();
+    sharing(&vcenter, CSI, &budget).time().await.unwrap();
+    hang(&vcenter, "Login", 100).await;
+    for reload in 2..7 {
+        let connection = sharing(&vcenter, CSI, &budget);
+        let sent = async || calls(&vcenter).await["Login"] == reload;
+        tokio::select! {
+            () = wait_for("a login is on the way", sent) => {}
+            answered = connection.time() => panic!("{answered:?}"),
+        }
+    }
+    vcenter.control().disarm().await.unwrap();
+    sharing(&vcenter, CSI, &budget).time().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_name_that_does_not_answer_delays_no_login_by_the_other_name_of_its_vcenter() {
+    let vcenter = vcenter().await;
+    let budget = LoginBudget::default();
+    let settings = Settings { budget, timeout: 10 * LIMIT, ..settings(&vcenter, CSI) };
+    let address = Connection::new(&settings).unwrap();
+    let endpoint = alias(&vcenter).parse().unwrap();
+    let alias = Connection::new(&Settings { endpoint, ..settings }).unwrap();
+    address.time().await.unwrap();
+    alias.time().await.unwrap();
+    vcenter.control().expire_sessions().await.unwrap();
+    // The first request of a login.
+    hang(&vcenter, "RetrieveServiceContent", 1).await;
+    let sent = async || calls(&vcenter).await["RetrieveServiceContent"] == 3;
+    tokio::select! {
+        () = wait_for("a login by the address hangs", sent) => {}
+        answered = address.time() => panic!("{answered:?}"),
+    }
+    timeout(LIMIT, alias.time()).await.unwrap().unwrap();
 }
 
 #[tokio::test]
@@ -191,8 +276,7 @@ async fn tags_that_cannot_be_reached_neither_charge_nor_hold_logins() {
 async fn one_vcenter_under_two_names_fails_three_times_and_locks_nothing() {
     let vcenter = vcenter().await;
     let budget = LoginBudget::default();
-    let alias = vcenter.url().replace("127.0.0.1", "localhost");
-    assert_ne!(alias, vcenter.url());
+    let alias = alias(&vcenter);
     for round in 0..3 {
         for (name, url) in [("address", vcenter.url()), ("alias", &alias)] {
             let wrong = format!("wrong-{name}-{round}");
