@@ -23,7 +23,7 @@ fn too_old(error: &Error) -> bool {
 
 #[tokio::test]
 async fn a_batch_answers_for_every_volume_in_its_order() {
-    let vcenter = vcenter().await;
+    let vcenter = vcenter_of("9.1").await;
     let connection = connect(&vcenter, CSI);
     let volumes = connection.volumes();
     let ids = [volume(&connection, "pvc-1").await, volume(&connection, "pvc-2").await];
@@ -34,6 +34,11 @@ async fn a_batch_answers_for_every_volume_in_its_order() {
         CnsVolumeAttachDetachSpec::new(&ids[1], &nodes[1]),
         CnsVolumeAttachDetachSpec::new(&ids[0], &nodes[1]),
     ];
+    // One unknown volume makes real servers refuse all of them; should one answer for it alone, so do we.
+    let error = volumes.attach(&specs).await.unwrap_err();
+    assert!(matches!(error, Error { remedy: Remedy::NotFound { .. }, .. }), "{error}");
+    vcenter.control().assume("UnknownVolume", "NotFound".into()).await.unwrap();
+    let before = count(&vcenter, "CnsAttachVolume").await;
     let batch = volumes.attach(&specs).await.unwrap();
     let results = batch.wait(LIMIT).await.unwrap();
     assert!(results[0].is_ok(), "{results:?}");
@@ -43,7 +48,7 @@ async fn a_batch_answers_for_every_volume_in_its_order() {
     );
     assert!(results[2].is_ok(), "{results:?}");
     assert!(matches!(results[3], Err(Error { remedy: Remedy::InUse, .. })), "{results:?}");
-    assert_eq!(count(&vcenter, "CnsAttachVolume").await, 1);
+    assert_eq!(count(&vcenter, "CnsAttachVolume").await, before + 1);
 
     // What the task said can be heard again, in another order, by somebody who knows only its id.
     let other = connect(&vcenter, CSI);
@@ -69,7 +74,7 @@ async fn a_batch_answers_for_every_volume_in_its_order() {
 
 #[tokio::test]
 async fn a_fault_in_a_result_is_the_volumes_and_a_fault_of_the_task_is_everybodys() {
-    let vcenter = vcenter().await;
+    let vcenter = vcenter_of("9.1").await;
     let connection = connect(&vcenter, CSI);
     let volumes = connection.volumes();
     let id = volume(&connection, "pvc-1").await;
@@ -145,10 +150,19 @@ async fn what_is_unknown_or_in_use_or_too_large_says_so() {
         metadata: Some(metadata("pv-2")),
         ..NewVolume::block("pvc-2", 64)
     };
-    let error = volumes.create(&wanted).await.unwrap().wait(LIMIT).await.unwrap_err();
-    assert!(matches!(error, Error { remedy: Remedy::NoSpace, .. }), "{error}");
-    let error = volumes.extend(&id, 1024).await.unwrap().wait(LIMIT).await.unwrap_err();
-    assert!(matches!(error, Error { remedy: Remedy::NoSpace, .. }), "{error}");
+    // Nobody has seen how a real server reports a full datastore, and the last form does not tell it from anything else.
+    let forms = [
+        ("NoDiskSpace", Remedy::NoSpace),
+        ("CnsFault", Remedy::NoSpace),
+        ("VSLM task failed", Remedy::Refused),
+    ];
+    for (form, remedy) in forms {
+        vcenter.control().assume("OutOfSpaceFault", form.into()).await.unwrap();
+        let error = volumes.create(&wanted).await.unwrap().wait(LIMIT).await.unwrap_err();
+        assert_eq!(error.remedy, remedy, "{form}: {error}");
+        let error = volumes.extend(&id, 1024).await.unwrap().wait(LIMIT).await.unwrap_err();
+        assert_eq!(error.remedy, remedy, "{form}: {error}");
+    }
     connection.close().await;
 }
 
@@ -186,7 +200,16 @@ async fn a_missing_privilege_is_named_with_its_object() {
         metadata: Some(metadata("pv-1")),
         ..NewVolume::block("pvc-1", 64)
     };
-    let error = connection.volumes().create(&wanted).await.unwrap_err();
+    let started = connection.volumes().create(&wanted).await.unwrap();
+    let text = started.wait(LIMIT).await.unwrap_err().to_string();
+    assert!(text.contains(&format!("not on {local}: CnsMissingPrivilegeFault")), "{text}");
+    // Before 7.0U2 one such datastore fails the call.
+    let old = vcenter_of("6.7U3").await;
+    let to_old = connect(&old, CSI);
+    let local = datastore(&to_old, "local-1").await;
+    let on_old = NewVolume { datastores: vec![local.clone()], ..wanted.clone() };
+    let error = to_old.volumes().create(&on_old).await.unwrap_err();
+    to_old.close().await;
     match &error {
         Error { remedy: Remedy::NoPermission { object, privilege }, .. } => {
             assert_eq!(object.as_ref().unwrap().value(), local.value());
@@ -217,7 +240,11 @@ async fn a_deadline_leaves_the_task_and_waiting_goes_on_by_its_id() {
     let vcenter = vcenter().await;
     let connection = connect(&vcenter, CSI);
     let volumes = connection.volumes();
-    let wanted = NewVolume { metadata: Some(metadata("pv-1")), ..NewVolume::block("pvc-1", 64) };
+    let wanted = NewVolume {
+        datastores: vec![datastore(&connection, "shared-1").await],
+        metadata: Some(metadata("pv-1")),
+        ..NewVolume::block("pvc-1", 64)
+    };
     let started = volumes.create(&wanted).await.unwrap();
     let written_down = started.task().value().to_owned();
     match started.wait(Duration::ZERO).await {
@@ -241,8 +268,10 @@ async fn sessions_that_end_in_the_middle_of_many_creates_cost_no_volume() {
     let vcenter = vcenter().await;
     let connection = connect(&vcenter, CSI);
     let volumes = connection.volumes();
+    let shared = datastore(&connection, "shared-1").await;
     let wanted: Vec<NewVolume> = (0..12)
         .map(|number| NewVolume {
+            datastores: vec![shared.clone()],
             metadata: Some(metadata("pv-1")),
             ..NewVolume::block(&format!("pvc-{number}"), 64)
         })
@@ -319,12 +348,20 @@ async fn a_creation_with_a_chosen_id_can_be_repeated() {
     let connection = administrator(&vcenter);
     let volumes = connection.volumes();
     let id = CnsVolumeId::from("5e2c1a52-91a5-4b8f-8d3a-0c8f0a6f7b11");
-    let wanted = NewVolume { id: Some(id.clone()), ..NewVolume::block("pvc-9", 64) };
+    let wanted = NewVolume {
+        id: Some(id.clone()),
+        datastores: vec![datastore(&connection, "shared-1").await],
+        ..NewVolume::block("pvc-9", 64)
+    };
     let first: Created = volumes.create(&wanted).await.unwrap().wait(LIMIT).await.unwrap();
-    assert_eq!((first.volume, first.existed), (id.clone(), false));
-    let again: Created = volumes.create(&wanted).await.unwrap().wait(LIMIT).await.unwrap();
-    assert_eq!((again.volume, again.existed), (id, true));
-    assert_eq!(again.datastore, first.datastore);
+    assert_eq!((&first.volume, first.existed), (&id, false));
+    // A server that finds the volume where it is wanted does not say that it was there before.
+    for (answer, existed) in [("by scope", false), ("fault", true)] {
+        vcenter.control().assume("ChosenIDExists", answer.into()).await.unwrap();
+        let again: Created = volumes.create(&wanted).await.unwrap().wait(LIMIT).await.unwrap();
+        assert_eq!((again.volume, again.existed), (id.clone(), existed), "{answer}");
+        assert_eq!(again.datastore, first.datastore, "{answer}");
+    }
     connection.close().await;
 }
 
