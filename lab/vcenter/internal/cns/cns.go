@@ -53,6 +53,10 @@ type Fate struct {
 	Delay    time.Duration              // before the work
 	Wait     func(*simulator.Task) bool // before the work; if it is false nothing more happens
 	SkipWork bool                       // nothing is done
+	Half     bool                       // the work is half done
+	Hold     bool                       // the work waits for Release or for a restart
+	Late     bool                       // the task fails with Fault at once, its work waits as with Hold
+	Gone     bool                       // the task cannot be found once its work is done
 	Hang     bool                       // the task stays running for ever, after the work
 	Fault    types.BaseMethodFault      // replaces the result, after the work
 	Result   types.AnyType              // replaces the result of a task that succeeds, such as by one with a volume's fault
@@ -94,9 +98,11 @@ type Manager struct {
 	mayPlace    func(string, types.ManagedObjectReference) bool
 	sees        func(string, types.ManagedObjectReference) bool
 	registries  []*simulator.Registry
+	root        types.ManagedObjectReference
 
 	volumeOps keyedLocks
 	vmOps     keyedLocks
+	jobs      jobs
 
 	busy    sync.Mutex // guards busyVMs; comes before all other locks
 	busyVMs map[types.ManagedObjectReference]func()
@@ -106,6 +112,9 @@ type Manager struct {
 	volumes  map[string]*volume
 	disks    map[string]*disk
 	fcdDirs  map[types.ManagedObjectReference]string
+	shadows  map[string]*shadow
+	// policiesDown says that the storage policy service (SPS) does not run.
+	policiesDown bool
 }
 
 // Install registers CNS and VSLM with the service and listens to the inventory. It must come before Service.NewServer, and
@@ -129,6 +138,7 @@ func Install(service *simulator.Service, vim *simulator.Registry, cfg Config) (*
 		volumes:     map[string]*volume{},
 		disks:       map[string]*disk{},
 		fcdDirs:     map[types.ManagedObjectReference]string{},
+		shadows:     map[string]*shadow{},
 	}
 	instance, ok := vim.Get(vim25.ServiceInstance).(*simulator.ServiceInstance)
 	if !ok || instance.Content.VStorageObjectManager == nil {
@@ -137,6 +147,7 @@ func Install(service *simulator.Service, vim *simulator.Registry, cfg Config) (*
 	if m.fcds, ok = vim.Get(*instance.Content.VStorageObjectManager).(*simulator.VcenterVStorageObjectManager); !ok {
 		return nil, fmt.Errorf("cns: %s is no FCD manager", instance.Content.VStorageObjectManager)
 	}
+	m.root = instance.Content.RootFolder
 	if m.assumed = cfg.Assumptions; m.assumed == nil {
 		var err error
 		if m.assumed, err = assume.For(cfg.Profile); err != nil {

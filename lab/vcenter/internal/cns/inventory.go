@@ -7,6 +7,8 @@ import (
 	"github.com/vmware/govmomi/simulator"
 	"github.com/vmware/govmomi/vim25/mo"
 	"github.com/vmware/govmomi/vim25/types"
+
+	"vsphere-drivers.example/lab/vcenter/internal/assume"
 )
 
 // inventoryWatch hears what others do to VMs: one that leaves the inventory or is reconfigured frees its disks, one whose
@@ -57,22 +59,33 @@ func (m *Manager) lost(d *disk, vm types.ManagedObjectReference) {
 	}
 }
 
-// moved follows a disk to where its VM's storage went.
+// moved follows a disk to where its VM's storage went. CNS hears of it later, or loses the disk.
 func (m *Manager) moved(d *disk, backing *types.VirtualDeviceFileBackingInfo) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if d.relocating || backing.Datastore == nil || (*backing.Datastore == d.datastore && backing.FileName == d.path) {
 		return
 	}
+	was := m.recall(d.id)
+	if source, ok := m.datastore(d.datastore); ok {
+		removeDescriptor(source.dir, d.path)
+	}
 	if *backing.Datastore != d.datastore {
 		m.giveBack(d.datastore, d.taken)
 		d.taken, _ = m.takeFor(*d, *backing.Datastore, d.capacityMB*mib)
 		d.datastore = *backing.Datastore
 	}
-	d.path = backing.FileName
-	if m.disks[d.id] == d {
-		m.publish(d)
+	d.path, d.beside = backing.FileName, true
+	if m.disks[d.id] != d {
+		return
 	}
+	if assume.VMotionLosesVolumes.In(m.assumed) {
+		d.lost = true
+		m.unpublish(d)
+		return
+	}
+	m.publish(d)
+	m.outside(was)
 }
 
 // RemoveObject takes FCDs off a VM before the VM's files are deleted. A disk whose keepAfterDeleteVm is not

@@ -85,7 +85,7 @@ func (s *volumeManager) CnsAttachVolume(ctx *simulator.Context, req *cnstypes.Cn
 	if fault := s.m.checkSpecs(req.AttachSpecs); fault != nil {
 		return refuse(fault)
 	}
-	task := s.m.start(ctx, "CnsAttachVolume", func() (types.AnyType, types.BaseMethodFault) { return s.m.attachVolumes(req.AttachSpecs) })
+	task := s.m.startOn(ctx, "CnsAttachVolume", req.AttachSpecs[0].Vm, func() (types.AnyType, types.BaseMethodFault) { return s.m.attachVolumes(req.AttachSpecs) })
 	return &methods.CnsAttachVolumeBody{Res: &cnstypes.CnsAttachVolumeResponse{Returnval: task}}
 }
 
@@ -94,7 +94,7 @@ func (s *volumeManager) CnsDetachVolume(ctx *simulator.Context, req *cnstypes.Cn
 	if fault := s.m.checkDetach(req.DetachSpecs); fault != nil {
 		return refuse(fault)
 	}
-	task := s.m.start(ctx, "CnsDetachVolume", func() (types.AnyType, types.BaseMethodFault) { return s.m.detachVolumes(req.DetachSpecs) })
+	task := s.m.startOn(ctx, "CnsDetachVolume", req.DetachSpecs[0].Vm, func() (types.AnyType, types.BaseMethodFault) { return s.m.detachVolumes(req.DetachSpecs) })
 	return &methods.CnsDetachVolumeBody{Res: &cnstypes.CnsDetachVolumeResponse{Returnval: task}}
 }
 

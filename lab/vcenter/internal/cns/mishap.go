@@ -30,6 +30,7 @@ func (m *Manager) LoseDisk(id string) error {
 	}
 	m.unpublish(v.disk)
 	delete(m.disks, id)
+	v.unnoticed = true
 	return nil
 }
 
@@ -43,6 +44,7 @@ func (m *Manager) FindDisk(id string) error {
 		return fmt.Errorf("there is no block volume %q without a disk", id)
 	}
 	m.disks[id] = v.disk
+	v.unnoticed = false
 	m.publish(v.disk)
 	return nil
 }

@@ -117,6 +117,9 @@ type chosenPlace struct {
 // choose reserves room on the best datastore. The placement results tell of every candidate why it was not taken, and of the
 // chosen one from where it can be used if the request named clusters or hosts.
 func (m *Manager) choose(want wanted) (chosenPlace, []cnstypes.CnsPlacementResult, types.BaseMethodFault) {
+	if fault := m.policyService(want.policy); fault != nil {
+		return chosenPlace{}, nil, fault
+	}
 	list, fault := m.candidates(want)
 	if fault != nil {
 		return chosenPlace{}, nil, fault

@@ -7,6 +7,7 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 
 	"vsphere-drivers.example/lab/vcenter/internal/assume"
+	"vsphere-drivers.example/lab/vcenter/internal/diskname"
 )
 
 // relocateVolumes is CnsRelocateVolume.
@@ -105,11 +106,15 @@ func (m *Manager) policyOf(d *disk) string {
 	return d.policy
 }
 
-// move changes where a disk lies. Content stays where Disks has it, which knows no datastores.
+// move changes where a disk lies: that of a VM goes into its folder. Content stays where Disks has it, which knows no
+// datastores.
 func (m *Manager) move(live *disk, old disk, target place, holders []attachment) types.BaseMethodFault {
-	m.mu.Lock()
-	path := m.fcdPath(target, old.id)
-	m.mu.Unlock()
+	path, beside := m.besideVM(target, holders)
+	if !beside {
+		m.mu.Lock()
+		path = m.fcdPath(target, old.id)
+		m.mu.Unlock()
+	}
 	if err := writeDescriptor(target.dir, path, old.capacityMB); err != nil {
 		return brokenTo(toRelocate, err)
 	}
@@ -117,7 +122,7 @@ func (m *Manager) move(live *disk, old disk, target place, holders []attachment)
 		removeDescriptor(source.dir, old.path)
 	}
 	m.mu.Lock()
-	live.datastore, live.path, live.relocating = target.ref, path, true
+	live.datastore, live.path, live.beside, live.relocating = target.ref, path, beside, true
 	m.publish(live)
 	m.mu.Unlock()
 	m.redraw(old.id, holders, func(device *types.VirtualDisk) {
@@ -134,8 +139,30 @@ func (m *Manager) move(live *disk, old disk, target place, holders []attachment)
 	return nil
 }
 
+// besideVM is the file for a disk in the folder of the VM that has it; false says that no VM has it.
+func (m *Manager) besideVM(target place, holders []attachment) (file string, found bool) {
+	for _, holder := range holders {
+		vm := m.vm(holder.vm)
+		if vm == nil {
+			continue
+		}
+		m.vim.WithLock(m.inventory(), vm, func() {
+			if vm.Config != nil {
+				file, found = diskname.Next(vm.Config.Files.VmPathName, target.name, vm.Config.Hardware.Device), true
+			}
+		})
+		if found {
+			break
+		}
+	}
+	return file, found
+}
+
 // satisfies refuses a datastore that does not suit the policy; an empty policy suits all.
 func (m *Manager) satisfies(policy string, at place) types.BaseMethodFault {
+	if fault := m.policyService(policy); fault != nil {
+		return fault
+	}
 	if policy == "" || m.policies == nil {
 		return nil
 	}
@@ -156,7 +183,7 @@ func (m *Manager) reconfigPolicies(specs []cnstypes.CnsVolumePolicyReconfigSpec)
 	}
 	result := batch()
 	for _, spec := range specs {
-		result.VolumeResults = append(result.VolumeResults, outcome(spec.VolumeId.Id, m.reconfigPolicy(spec)))
+		result.VolumeResults = append(result.VolumeResults, outcome(spec.VolumeId.Id, m.wrap(m.reconfigPolicy(spec))))
 	}
 	return result, nil
 }

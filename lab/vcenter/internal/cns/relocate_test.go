@@ -6,6 +6,7 @@ import (
 
 	cnstypes "github.com/vmware/govmomi/cns/types"
 	"github.com/vmware/govmomi/object"
+	"github.com/vmware/govmomi/vim25/mo"
 	"github.com/vmware/govmomi/vim25/types"
 	"github.com/vmware/govmomi/vslm"
 )
@@ -32,8 +33,11 @@ func TestRelocateMovesTheDiskItsSpaceAndItsPath(t *testing.T) {
 	}
 	v := l.volume(id)
 	file := v.BackingObjectDetails.(*cnstypes.CnsBlockBackingDetails).BackingDiskPath
-	if v.DatastoreUrl == url || !strings.Contains(file, l.manager.mustDatastore(l.datastores[1]).name) {
-		t.Errorf("volume %+v at %s", v, file)
+	var vm mo.VirtualMachine
+	l.must(l.vim.RetrieveOne(l.ctx, l.vms[0], []string{"config.files.vmPathName"}, &vm))
+	_, base, _ := strings.Cut(strings.TrimSuffix(vm.Config.Files.VmPathName, ".vmx"), "] ")
+	if want := "[" + l.manager.mustDatastore(l.datastores[1]).name + "] " + base + "_1.vmdk"; v.DatastoreUrl == url || file != want {
+		t.Errorf("volume %+v at %s, want it beside its VM at %s", v, file, want)
 	}
 	if d := l.diskOf(l.vms[0], id); backingFile(d) != file {
 		t.Errorf("the VM has %s", backingFile(d))
@@ -81,6 +85,7 @@ func TestAVolumeFollowsItsVMsStorage(t *testing.T) {
 		devices.replace(&moved)
 		devices.store(ctx, vm)
 	})
+	l.manager.Sync()
 	if got := l.volume(id).BackingObjectDetails.(*cnstypes.CnsBlockBackingDetails).BackingDiskPath; got != file {
 		t.Errorf("the volume is at %s", got)
 	}

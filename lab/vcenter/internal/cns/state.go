@@ -32,6 +32,11 @@ type volume struct {
 	disk     *disk  // block volumes
 	share    *share // file volumes
 	breach   bool   // the policy is not satisfied
+
+	compliance string    // what tests want queries to show; "" is what is the case
+	health     string    // the same
+	missing    time.Time // when CNS first saw that its disk is gone
+	unnoticed  bool      // CNS does not see that its disk is gone
 }
 
 // disk is an FCD. It outlives its volume when that is only unregistered.
@@ -48,6 +53,8 @@ type disk struct {
 	pinned      bool   // may not be relocated
 	tracking    bool   // changed block tracking
 	filled      bool   // Disks has its content
+	beside      bool   // lies in the folder of a VM, where no file stands for it
+	lost        bool   // storage vMotion took it from CNS: no catalogue has it any more
 	taken       int64  // what it has of its datastore's space
 	relocating  bool   // its path is about to change on its VMs
 	policy      string // given through VSLM; that of a volume goes before it
@@ -115,6 +122,7 @@ func (m *Manager) enter(v *volume) {
 	m.sequence++
 	v.sequence = m.sequence
 	m.volumes[v.id] = v
+	m.shadeFresh(v)
 }
 
 // keyedLocks serialises operations on the same object and lets others pass.

@@ -63,10 +63,15 @@ func (m *Manager) syncDatastore(url string) (types.AnyType, types.BaseMethodFaul
 	return nil, nil
 }
 
-// reconcile compares a volume with its disk: one that was deleted behind CNS's back is forgotten. The caller holds the
-// volume's operation lock.
+// reconcile compares a volume with its disk: one that was deleted behind CNS's back is forgotten, one that was changed is
+// shown as it is. A disk that storage vMotion took from CNS is out of its reach. The caller holds the volume's operation
+// lock.
 func (m *Manager) reconcile(v *volume) {
-	if v.disk != nil {
+	m.mu.Lock()
+	delete(m.shadows, v.id)
+	lost := v.disk != nil && v.disk.lost
+	m.mu.Unlock()
+	if v.disk != nil && !lost {
 		m.reconcileDisk(v.disk)
 	}
 }
@@ -76,6 +81,9 @@ func (m *Manager) reconcileDisk(known *disk) {
 	m.holders(known)
 	live, d := m.fcd(known.id)
 	at, _ := m.datastore(d.datastore)
+	if live != nil && d.beside {
+		return
+	}
 	if live != nil {
 		file, local := localFile(at.dir, d.path)
 		if _, err := os.Stat(file); !local || !os.IsNotExist(err) {

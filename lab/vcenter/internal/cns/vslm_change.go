@@ -199,7 +199,15 @@ func (s *fcdManager) onDisk(ctx *simulator.Context, method string, id types.ID, 
 		if live == nil {
 			return nil, &types.NotFound{}
 		}
+		s.m.mu.Lock()
+		was := s.m.recall(id.Id)
+		s.m.mu.Unlock()
 		result, fault := work(live, d)
+		if fault == nil {
+			s.m.mu.Lock()
+			s.m.outside(was)
+			s.m.mu.Unlock()
+		}
 		return result, cause(fault)
 	})
 }

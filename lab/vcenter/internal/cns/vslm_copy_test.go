@@ -129,6 +129,7 @@ func TestVSLMRelocatesDisks(t *testing.T) {
 	}
 	moved := l.finished(move(l.datastores[1])).(types.VStorageObject)
 	path := moved.Config.Backing.(*types.BaseConfigInfoDiskFileBackingInfo).FilePath
+	l.manager.Sync()
 	if details := l.volume(id.Id).BackingObjectDetails.(*cnstypes.CnsBlockBackingDetails); details.BackingDiskPath != path {
 		t.Errorf("the volume is at %s, the disk at %s", details.BackingDiskPath, path)
 	}
@@ -180,6 +181,7 @@ func TestVSLMChangesStoragePolicies(t *testing.T) {
 	}
 	volume := types.ID{Id: l.volumeOn(l.datastores[0])}
 	l.finished(change(volume, "gold"))
+	l.manager.Sync()
 	if got := l.volume(volume.Id).StoragePolicyId; got != "gold" {
 		t.Errorf("the volume's policy is %s", got)
 	}

@@ -187,6 +187,7 @@ func TestVSLMChangesDisks(t *testing.T) {
 	l.result(l.create(static))
 	l.result(l.detach(id.Id, l.vms[0]))
 	l.finished(disks.Delete(l.ctx, id))
+	l.manager.Sync()
 	if l.exists(id.Id) || l.free(l.datastores[0]) != 100*gib {
 		t.Error("the deleted disk is still there")
 	}

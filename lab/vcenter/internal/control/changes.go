@@ -14,18 +14,6 @@ const (
 	maxSkew = 366 * 24 * 3_600_000
 )
 
-type restartRequest struct {
-	Down int `json:"down_ms"`
-}
-
-func (c *Control) restart(r restartRequest) (done, error) {
-	if r.Down < 0 || r.Down > maxDown {
-		return done{}, wrong("down_ms", "must be between 0 and %d", maxDown)
-	}
-	c.vc.Restart(time.Duration(r.Down) * time.Millisecond)
-	return done{true}, nil
-}
-
 type clockRequest struct {
 	Skew *int64 `json:"skew_ms"`
 }

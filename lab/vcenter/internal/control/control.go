@@ -67,6 +67,11 @@ func (c *Control) routes() http.Handler {
 		"DELETE /sessions/{key}": actOn("key", c.expireOne),
 
 		"POST /restart":     act(c.restart),
+		"POST /cns/restart": act(c.restartCNS),
+		"POST /cns/sync":    act(c.syncCNS),
+		"POST /sps":         act(c.policyService),
+		"POST /limits":      act(c.limits),
+		"POST /session":     act(c.session),
 		"POST /clock":       act(c.setClock),
 		"POST /assumptions": actFree(c.setAssumptions),
 		"POST /latency":     act(c.setLatency),
@@ -74,6 +79,9 @@ func (c *Control) routes() http.Handler {
 		"POST /user":    act(c.user),
 		"POST /lockout": act(c.lockout),
 		"POST /tasks":   act(c.tasks),
+
+		"POST /tasks/release": act(c.releaseTasks),
+		"DELETE /tasks":       act(c.forgetTasks),
 
 		"POST /volume":        act(c.volume),
 		"POST /vm/busy":       act(c.vmBusy),

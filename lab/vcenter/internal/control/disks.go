@@ -7,6 +7,9 @@ type volumeRequest struct {
 	Disk     *bool  `json:"disk"`
 	Tracking *bool  `json:"tracking"`
 	Held     *bool  `json:"held"`
+
+	Compliance string `json:"compliance"`
+	Health     string `json:"health"`
 }
 
 func (c *Control) volume(r volumeRequest) (done, error) {
@@ -38,8 +41,12 @@ func (c *Control) volume(r volumeRequest) (done, error) {
 			return done{}, wrong(field, "can only be false")
 		}
 	}
-	if given != 1 {
-		return done{}, wrong("record", "give exactly one of record, disk, tracking and held")
+	shown := r.Compliance != "" || r.Health != ""
+	switch {
+	case given == 0 && shown:
+		return done{true}, c.status(r)
+	case given != 1 || shown:
+		return done{}, wrong("record", "give exactly one of record, disk, tracking and held, or compliance and health")
 	}
 	if err := change(r.Volume); err != nil {
 		return done{}, wrong("volume", "%s", err)

@@ -1,9 +1,7 @@
 package inventory
 
 import (
-	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/vmware/govmomi/simulator"
@@ -115,74 +113,6 @@ func (inv *Inventory) rootPoolOf(host *simulator.HostSystem) types.ManagedObject
 		return *owner.ResourcePool
 	}
 	return types.ManagedObjectReference{}
-}
-
-// MoveToDatastore is a storage vMotion of the VM's files and its own disks. First-class disks stay where they are: they
-// have a life of their own and are moved through CNS.
-func (inv *Inventory) MoveToDatastore(vm *simulator.VirtualMachine, store *simulator.Datastore) error {
-	host, _ := inv.ctx.Map.Get(*vm.Runtime.Host).(*simulator.HostSystem)
-	if host == nil || simulator.FindReference(host.Datastore, store.Self) == nil {
-		return wrong("datastore", "the host of the VM does not mount %s", store.Name)
-	}
-	var old []types.ManagedObjectReference
-	ctx := inv.newContext()
-	ctx.WithLock(vm, func() {
-		old = slices.Clone(vm.Datastore)
-		keep := []types.ManagedObjectReference{store.Self}
-		devices := make([]types.BaseVirtualDevice, 0, len(vm.Config.Hardware.Device))
-		for _, device := range vm.Config.Hardware.Device {
-			moved, elsewhere := moveDisk(device, store)
-			devices = append(devices, moved)
-			if elsewhere != nil {
-				keep = appendNew(keep, *elsewhere)
-			}
-		}
-		files := vm.Config.Files
-		for _, file := range []*string{&files.VmPathName, &files.SnapshotDirectory, &files.SuspendDirectory, &files.LogDirectory} {
-			*file = onStore(*file, store)
-		}
-		urls := []types.VirtualMachineConfigInfoDatastoreUrlPair{{Name: store.Name, Url: store.Summary.Url}}
-		ctx.Update(vm, []types.PropertyChange{
-			set("datastore", keep), set("config.files", files), set("config.hardware.device", devices),
-			set("config.datastoreUrl", urls), set("summary.config.vmPathName", files.VmPathName), newVersion(),
-		})
-	})
-	for _, ref := range old {
-		if ds, ok := inv.ctx.Map.Get(ref).(*simulator.Datastore); ok && simulator.FindReference(vm.Datastore, ref) == nil {
-			inv.relist(ds, "vm", func() []types.ManagedObjectReference { return ds.Vm }, vm.Self, false)
-		}
-	}
-	inv.relist(store, "vm", func() []types.ManagedObjectReference { return store.Vm }, vm.Self, true)
-	return nil
-}
-
-// moveDisk copies a disk of the VM with its file on the datastore; a first-class disk is left and its datastore returned.
-func moveDisk(device types.BaseVirtualDevice, store *simulator.Datastore) (types.BaseVirtualDevice, *types.ManagedObjectReference) {
-	disk, ok := device.(*types.VirtualDisk)
-	if !ok {
-		return device, nil
-	}
-	backing, ok := disk.Backing.(*types.VirtualDiskFlatVer2BackingInfo)
-	if !ok {
-		return device, nil
-	}
-	if disk.VDiskId != nil {
-		return device, backing.Datastore
-	}
-	self := store.Self
-	file := *backing
-	file.FileName, file.Datastore = onStore(file.FileName, store), &self
-	moved := *disk
-	moved.Backing = &file
-	return &moved, nil
-}
-
-func onStore(file string, store *simulator.Datastore) string {
-	_, rest, ok := strings.Cut(file, "] ")
-	if !ok {
-		return file
-	}
-	return fmt.Sprintf("[%s] %s", store.Name, rest)
 }
 
 // SetPower puts a VM into a power state: on, off or suspended.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -220,6 +221,29 @@ func (inv *Inventory) ForgetTasks() {
 		if recent > 0 {
 			inv.update(entity, set("recentTask", none))
 		}
+	}
+}
+
+// DropRecent takes tasks that are gone off the lists of recent tasks.
+func (inv *Inventory) DropRecent(entities []types.ManagedObjectReference, gone func(types.ManagedObjectReference) bool) {
+	ctx := inv.newContext()
+	if manager, ok := ctx.Map.Get(*serviceContent(ctx).TaskManager).(*simulator.TaskManager); ok {
+		ctx.WithLock(manager, func() {
+			ctx.Update(manager, []types.PropertyChange{set("recentTask", slices.DeleteFunc(slices.Clone(manager.RecentTask), gone))})
+		})
+	}
+	for _, ref := range entities {
+		entity, ok := ctx.Map.Get(ref).(mo.Entity)
+		if !ok {
+			continue
+		}
+		own := inv.newContext()
+		own.WithLock(entity, func() {
+			recent := slices.DeleteFunc(slices.Clone(entity.Entity().RecentTask), gone)
+			if len(recent) != len(entity.Entity().RecentTask) {
+				own.Update(entity, []types.PropertyChange{set("recentTask", recent)})
+			}
+		})
 	}
 }
 

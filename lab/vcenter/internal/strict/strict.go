@@ -17,6 +17,9 @@ type Config struct {
 	// Without it the session is left to the handler behind.
 	HasSession func(key string) bool
 
+	// ShutOut tells whether the endpoint at a path does not know a session that others know; nil: none does.
+	ShutOut func(path, key string) bool
+
 	// RefuseNewerVersion refuses a SOAPAction whose version is newer than the release. vCenter takes such a request
 	// as one of its own newest version: clients with a version of 6.0 and more in their SOAPAction worked with 5.1
 	// and failed only at elements 5.1 did not know (terraform-provider-vsphere issues 289 and 571). govmomi sends
@@ -80,19 +83,8 @@ func (g *gate) check(s *service, r *http.Request, body []byte) ([]byte, *refusal
 	if refused != nil {
 		return nil, refused
 	}
-	if !g.admits(s, r, call) {
-		return nil, notAuthenticated(call.this)
+	if !g.admits(s, r, call, body) {
+		return nil, s.unauthenticated(call.this)
 	}
 	return call.typed(body), nil
-}
-
-// admits tells whether a call has the session it needs.
-func (g *gate) admits(s *service, r *http.Request, call *call) bool {
-	if g.hasSession == nil || !s.sessions || !needsSession(g.table, call.method.Name) {
-		return true
-	}
-	if cookie, err := r.Cookie(sessionCookie); err == nil && g.hasSession(cookie.Value) {
-		return true
-	}
-	return s.headerSession && call.session != "" && g.hasSession(call.session)
 }

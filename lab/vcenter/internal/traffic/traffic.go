@@ -24,7 +24,7 @@ type Traffic struct {
 	http    []*HTTPRule
 	counts  map[Call]int
 	paths   map[Request]int
-	down    time.Time // until then every request gets 503
+	down    map[string]time.Time // until then every request gets 503 whose path begins so
 	pending []pendingTask
 	stop    chan struct{} // closed when hung requests and tasks must end
 	closed  bool
@@ -45,7 +45,7 @@ type Request struct {
 
 // New has no rules yet.
 func New() *Traffic {
-	return &Traffic{counts: map[Call]int{}, paths: map[Request]int{}, stop: make(chan struct{})}
+	return &Traffic{counts: map[Call]int{}, paths: map[Request]int{}, down: map[string]time.Time{}, stop: make(chan struct{})}
 }
 
 // Check counts a decoded call and applies the rules to it: it waits, and returns the fault that the call must get.
@@ -209,8 +209,15 @@ func (t *Traffic) Interrupt(down time.Duration) {
 	}
 	close(t.stop)
 	t.stop = make(chan struct{})
-	t.down = time.Now().Add(down)
+	t.down["/"] = time.Now().Add(down)
 	t.pending = nil
+}
+
+// Down answers 503 to requests whose path begins so, for the given time; 0 ends that.
+func (t *Traffic) Down(path string, down time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.down[path] = time.Now().Add(down)
 }
 
 // Close ends everything that hangs, for good.

@@ -13,6 +13,7 @@ import (
 	"github.com/vmware/govmomi/simulator"
 	"github.com/vmware/govmomi/vim25/types"
 
+	"vsphere-drivers.example/lab/vcenter/internal/assume"
 	"vsphere-drivers.example/lab/vcenter/internal/authz"
 	"vsphere-drivers.example/lab/vcenter/internal/authz/directory"
 	"vsphere-drivers.example/lab/vcenter/internal/authz/sso"
@@ -82,8 +83,11 @@ func (v *VCenter) install(home string) error {
 
 func (v *VCenter) installTagging() error {
 	v.services.rest = rest.Install(v.Service, v.Vim, rest.Config{
-		Release: v.Profile,
-		Access:  v.services.access,
+		Release:    v.Profile,
+		Access:     restAccess{v.services.access, v},
+		Now:        v.Clock.Now,
+		Idle:       func() time.Duration { return time.Duration(assume.RESTIdleMinutes.In(v.Assumed)) * time.Minute },
+		MaxPerUser: func() int { return v.Limits().RESTSessions },
 		Before: func(user, verb, path, action string, _ http.ResponseWriter) bool {
 			name := verb + " " + path
 			if action != "" {
@@ -199,6 +203,14 @@ func (v *VCenter) ruled(ctx *simulator.Context) cns.Fate {
 		return cns.Fate{}
 	}
 	switch fate.At {
+	case traffic.AtHalf:
+		return cns.Fate{Half: true, Fault: fate.Fault}
+	case traffic.AtHold:
+		return cns.Fate{Hold: true}
+	case traffic.AtLate:
+		return cns.Fate{Late: true, Fault: fate.Fault}
+	case traffic.AtGone:
+		return cns.Fate{Gone: true}
 	case traffic.AtTask:
 		return cns.Fate{SkipWork: true, Fault: fate.Fault}
 	case traffic.AtTaskDone:
@@ -213,7 +225,7 @@ func (v *VCenter) ruled(ctx *simulator.Context) cns.Fate {
 
 // protect puts the checks in front of the endpoints that look at whole requests.
 func (v *VCenter) protect(next http.Handler) (http.Handler, error) {
-	guard, err := strict.New(strict.Config{Profile: v.Profile, HasSession: v.hasSession})
+	guard, err := strict.New(strict.Config{Profile: v.Profile, HasSession: v.hasSession, ShutOut: v.isHalfDead})
 	if err != nil {
 		return nil, err
 	}
@@ -221,7 +233,7 @@ func (v *VCenter) protect(next http.Handler) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	return guard(named), nil
+	return v.limitSessions(guard(named)), nil
 }
 
 // expireAll ends the sessions outside SOAP and tells how many there were.
@@ -233,6 +245,7 @@ func (s *services) expireAll() int {
 }
 
 func (s *services) close() error {
+	s.cns.Abandon(cns.None)
 	if s.disks == nil {
 		return nil
 	}

@@ -39,6 +39,7 @@ func (v *VCenter) redirect(ctx *simulator.Context, m *simulator.Method) mo.Refer
 	}
 	switch {
 	case m.Name == "CurrentTime" && m.This == vim25.ServiceInstance:
+	case ctx.Session == nil && (m.Name == "RetrieveProperties" || m.Name == "RetrievePropertiesEx"):
 	case m.Name == "CreateCollectorForTasks" && m.This.Type == "TaskManager":
 	case m.Name == "RefreshDatastore" && m.This.Type == "Datastore":
 	case m.This.Type == "VirtualMachine" && v.Vim.Get(m.This) != nil && onMachine(m):
@@ -52,6 +53,28 @@ func (v *VCenter) redirect(ctx *simulator.Context, m *simulator.Method) mo.Refer
 // CurrentTime is vCenter's time, with its skew.
 func (s *standIn) CurrentTime(*types.CurrentTime) soap.HasFault {
 	return &methods.CurrentTimeBody{Res: &types.CurrentTimeResponse{Returnval: s.clock.Now()}}
+}
+
+// RetrieveProperties answers who has no session. Strict mode lets one read through, of the current session: it is unset.
+func (s *standIn) RetrieveProperties(req *types.RetrieveProperties) soap.HasFault {
+	return &methods.RetrievePropertiesBody{Res: &types.RetrievePropertiesResponse{Returnval: withoutProperties(req.SpecSet)}}
+}
+
+// RetrievePropertiesEx is the same.
+func (s *standIn) RetrievePropertiesEx(req *types.RetrievePropertiesEx) soap.HasFault {
+	return &methods.RetrievePropertiesExBody{Res: &types.RetrievePropertiesExResponse{
+		Returnval: &types.RetrieveResult{Objects: withoutProperties(req.SpecSet)},
+	}}
+}
+
+func withoutProperties(specs []types.PropertyFilterSpec) []types.ObjectContent {
+	var objects []types.ObjectContent
+	for _, spec := range specs {
+		for _, o := range spec.ObjectSet {
+			objects = append(objects, types.ObjectContent{Obj: o.Obj})
+		}
+	}
+	return objects
 }
 
 // RefreshDatastore finds everything up to date. The library's would set capacity and free space to figures of its own.

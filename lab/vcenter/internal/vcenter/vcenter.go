@@ -11,10 +11,13 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
 
+	cnsclient "github.com/vmware/govmomi/cns"
+	cnstypes "github.com/vmware/govmomi/cns/types"
 	"github.com/vmware/govmomi/simulator"
 	"github.com/vmware/govmomi/simulator/vpx"
 	"github.com/vmware/govmomi/vim25/mo"
@@ -59,10 +62,13 @@ type VCenter struct {
 	services    services
 	certificate tls.Certificate
 	server      *http.Server
+	expiry      *expiry
 
 	mu          sync.Mutex
 	connections map[net.Conn]bool
 	sessions    map[string]*simulator.Registry // what each session made: collectors, filters, views
+	halfDead    map[string]bool                // sessions that services other than vim25 do not know
+	allowed     Limits
 }
 
 // Start builds the world and serves it. The vCenter is ready when Start returns.
@@ -85,6 +91,7 @@ func Start(w *world.World, options Options) (*VCenter, error) {
 	v := &VCenter{
 		World: w, Profile: release, Assumed: assumed, Traffic: traffic.New(), Latency: latency.New(times), Clock: new(Clock),
 		connections: map[net.Conn]bool{}, sessions: map[string]*simulator.Registry{},
+		halfDead: map[string]bool{}, allowed: UsualLimits,
 	}
 	if options.Listen == "" {
 		options.Listen = "127.0.0.1:0"
@@ -135,6 +142,8 @@ func (v *VCenter) build(open []net.Listener, options Options) (http.Handler, err
 	v.Traffic.Resolve = v.Inventory.Named
 	v.Vim.AddHandler(v.Traffic.Tasks())
 	v.Vim.AddHandler(&diskUUIDFlag{})
+	v.expiry = newExpiry(v)
+	v.Vim.AddHandler(v.expiry)
 
 	v.Service.RegisterSDK(v.Vim, "/sdk/vimService")
 	v.serveVersions(v.Service.ServeMux)
@@ -202,12 +211,17 @@ func (v *VCenter) handle(ctx *simulator.Context, m *simulator.Method) (mo.Refere
 		return nil, nil
 	}
 	v.noteSession(ctx)
+	v.expiry.sweep()
 	if crashes(m) {
 		return v.services.access.Refuse(ctx, m, new(types.NotSupported), "The operation is not supported on the object.")
 	}
+	if ctx.Map.Path == cnsclient.Path && ctx.Session != nil && ctx.Map.Get(m.This) == nil {
+		fault := &types.ManagedObjectNotFound{Obj: m.This}
+		return v.services.access.Refuse(ctx, m, fault, v.text(ctx, fault))
+	}
 	v.linger(ctx, m)
 	if fault := v.Traffic.Check(ctx, m); fault != nil {
-		return v.services.access.Refuse(ctx, m, fault, traffic.Text(fault))
+		return v.services.access.Refuse(ctx, m, fault, v.text(ctx, fault))
 	}
 	if object, fault := v.services.access.Handle(ctx, m); object != nil || fault != nil {
 		return object, fault
@@ -215,6 +229,14 @@ func (v *VCenter) handle(ctx *simulator.Context, m *simulator.Method) (mo.Refere
 	v.refuseBusy(ctx, m)
 	v.storeSettings(m)
 	return v.redirect(ctx, m), nil
+}
+
+// text is what a client shows for a fault. The vSAN endpoint has the bare name of its type, unless CNS itself made it.
+func (v *VCenter) text(ctx *simulator.Context, fault types.BaseMethodFault) string {
+	if _, own := fault.(cnstypes.BaseCnsFault); ctx.Map.Path == cnsclient.Path && !own {
+		return reflect.TypeOf(fault).Elem().Name()
+	}
+	return traffic.Text(fault)
 }
 
 // crashes names the calls that make the library panic: adding hosts of the newer releases, and destroying the root.

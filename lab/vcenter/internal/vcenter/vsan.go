@@ -61,8 +61,7 @@ func (v *VCenter) newClusterConfigSystem() *clusterConfigSystem {
 func (s *clusterConfigSystem) VsanClusterGetConfig(_ *simulator.Context, req *vsantypes.VsanClusterGetConfig) soap.HasFault {
 	body := new(methods.VsanClusterGetConfigBody)
 	if _, ok := s.vim.Get(req.Cluster).(*simulator.ClusterComputeResource); !ok {
-		body.Fault_ = simulator.Fault("The object has already been deleted or has not been completely created",
-			&types.ManagedObjectNotFound{Obj: req.Cluster})
+		body.Fault_ = simulator.Fault("ManagedObjectNotFound", &types.ManagedObjectNotFound{Obj: req.Cluster})
 		return body
 	}
 	config := vsantypes.VsanConfigInfoEx{}
