@@ -131,7 +131,9 @@ func (v *VCenter) build(open []net.Listener, options Options) (http.Handler, err
 	v.Vim.AddHandler(&diskUUIDFlag{})
 
 	v.Service.RegisterSDK(v.Vim, "/sdk/vimService")
-	v.serveVersions(v.Service.ServeMux)
+	if err := v.serveVersions(v.Service.ServeMux); err != nil {
+		return nil, err
+	}
 	v.Service.ServeMux.HandleFunc("/folder/", v.Service.ServeDatastore)
 	if err := v.install(options.Home); err != nil {
 		return nil, err
