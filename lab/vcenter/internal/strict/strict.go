@@ -13,9 +13,9 @@ import (
 type Config struct {
 	Profile *profile.Profile
 
-	// HasSession tells whether a key, as it stands in the session cookie, belongs to a login that is still valid.
+	// HasSession tells whether the value of a session cookie belongs to a login that is still valid.
 	// Without it the session is left to the handler behind.
-	HasSession func(key string) bool
+	HasSession func(cookie string) bool
 
 	// RefuseNewerVersion refuses a SOAPAction whose version is newer than the release. vCenter takes such a request
 	// as one of its own newest version: clients with a version of 6.0 and more in their SOAPAction worked with 5.1

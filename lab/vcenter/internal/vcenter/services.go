@@ -69,6 +69,7 @@ func (v *VCenter) install(home string) error {
 	v.Service.RegisterSDK(directory)
 	for _, registry := range append(v.services.cns.Registries(), v.Vim, v.services.policies.Registry(), directory) {
 		registry.Handler = v.handle
+		v.cookies.read(registry)
 	}
 	return nil
 }
@@ -189,11 +190,12 @@ func (v *VCenter) fate(ctx *simulator.Context, _ string) cns.Fate {
 
 // protect puts the checks in front of the endpoints that look at whole requests.
 func (v *VCenter) protect(next http.Handler) (http.Handler, error) {
-	guard, err := strict.New(strict.Config{Profile: v.Profile, HasSession: v.hasSession})
+	hasSession := func(cookie string) bool { return v.hasSession(v.cookies.key(cookie)) }
+	guard, err := strict.New(strict.Config{Profile: v.Profile, HasSession: hasSession})
 	if err != nil {
 		return nil, err
 	}
-	return guard(v.services.cns.Correct(next)), nil
+	return v.cookies.write(guard(v.services.cns.Correct(next))), nil
 }
 
 // expireAll ends the sessions outside SOAP and tells how many there were.

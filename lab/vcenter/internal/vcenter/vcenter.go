@@ -55,6 +55,7 @@ type VCenter struct {
 	URL6 *url.URL // the same over IPv6; nil where that is not served
 
 	services    services
+	cookies     *cookies
 	certificate tls.Certificate
 	server      *http.Server
 
@@ -109,6 +110,9 @@ func (v *VCenter) build(open []net.Listener, options Options) (http.Handler, err
 		hosts = append(hosts, at)
 	}
 	var err error
+	if v.cookies, err = newCookies(); err != nil {
+		return nil, err
+	}
 	if v.certificate, err = newCertificate(v.World.Name, hosts, options.Authority); err != nil {
 		return nil, fmt.Errorf("certificate: %w", err)
 	}
