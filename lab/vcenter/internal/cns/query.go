@@ -262,7 +262,7 @@ func (m *Manager) pick(v CnsVolume, fields map[string]bool) CnsVolume {
 }
 
 // queryAsync is CnsQueryAsync: the same answer as a task's result.
-func (m *Manager) queryAsync(filter *cnstypes.CnsQueryFilter, selection *cnstypes.CnsQuerySelection) (types.AnyType, types.BaseMethodFault) {
+func (m *Manager) queryAsync(filter cnstypes.BaseCnsQueryFilter, selection *cnstypes.CnsQuerySelection) (types.AnyType, types.BaseMethodFault) {
 	result, fault := m.query(filter, selection, true)
 	if fault != nil {
 		return nil, fault
