@@ -23,14 +23,15 @@ func TestAnAsyncQueryTakesAKubernetesFilter(t *testing.T) {
 	l := newLab(t, options{})
 	spec := l.blockSpec("a", 1024)
 	spec.Metadata.EntityMetadata = []cnstypes.BaseCnsEntityMetadata{pv("pv-a", "c1", "app", "db")}
-	a := l.result(l.create(spec)).GetCnsVolumeOperationResult().VolumeId.Id
+	created, err := l.create(spec)
+	a := l.result(created, err).GetCnsVolumeOperationResult().VolumeId.Id
 	l.newVolume("b")
 	request := asyncBody{Req: &CnsQueryAsync{
 		This: govcns.CnsVolumeManagerInstance, Filter: &cnstypes.CnsKubernetesQueryFilter{PvNames: []string{"pv-a"}},
 	}}
 	var answer asyncBody
 	l.must(l.cns.RoundTrip(l.ctx, &request, &answer))
-	results := l.results(object.NewTask(l.vim.Client, answer.Res.Returnval), nil)
+	results := l.results(object.NewTask(created.Client(), answer.Res.Returnval), nil)
 	if found := idsOf(results[0].(*cnstypes.CnsAsyncQueryResult).QueryResult.Volumes); !slices.Equal(found, []string{a}) {
 		t.Errorf("found %v, want %v", found, a)
 	}
