@@ -90,6 +90,8 @@ func (m *Manager) find(filter cnstypes.BaseCnsQueryFilter) []CnsVolume {
 		if !m.since("7.0U3") {
 			forget67(&shown)
 		}
+		// Newer than any release we simulate: the WSDL of 9.1 lacks it, and clients made from that cannot read it.
+		shown.ChangedBlockTracking = ""
 		found = append(found, shown)
 	}
 	return found

@@ -36,3 +36,13 @@ func TestAnAsyncQueryTakesAKubernetesFilter(t *testing.T) {
 		t.Errorf("found %v, want %v", found, a)
 	}
 }
+
+func TestVolumesHaveNoFieldThatThePublicDescriptionLacks(t *testing.T) {
+	l := newLab(t, options{release: "9.1"})
+	task, err := l.create(l.blockSpec("a", 1024))
+	l.result(task, err)
+	query, err := l.cns.QueryVolumeAsync(l.ctx, cnstypes.CnsQueryFilter{}, nil)
+	l.results(query, err)
+	l.wantText(l.answer(query), "<healthStatus>")
+	l.wantNoText(l.answer(query), "changedBlockTracking")
+}
