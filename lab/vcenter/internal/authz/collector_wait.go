@@ -204,6 +204,18 @@ func (c *propertyCollector) WaitForUpdates(ctx *simulator.Context, req *types.Wa
 	return &methods.WaitForUpdatesBody{Res: &types.WaitForUpdatesResponse{Returnval: *body.Res.Returnval}}
 }
 
+// CheckForUpdates is the old form without a wait.
+func (c *propertyCollector) CheckForUpdates(ctx *simulator.Context, req *types.CheckForUpdates) soap.HasFault {
+	waited := c.WaitForUpdatesEx(ctx, &types.WaitForUpdatesEx{This: req.This, Version: req.Version, Options: &types.WaitOptions{
+		MaxWaitSeconds: types.NewInt32(0),
+	}}).(*methods.WaitForUpdatesExBody)
+	body := &methods.CheckForUpdatesBody{Fault_: waited.Fault_}
+	if waited.Fault_ == nil {
+		body.Res = &types.CheckForUpdatesResponse{Returnval: waited.Res.Returnval}
+	}
+	return body
+}
+
 // CancelWaitForUpdates ends the wait that goes on with RequestCanceled.
 func (c *propertyCollector) CancelWaitForUpdates(*types.CancelWaitForUpdates) soap.HasFault {
 	c.cancelWait(nil)

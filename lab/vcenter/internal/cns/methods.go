@@ -125,12 +125,12 @@ func (s *volumeManager) CnsQueryAllVolume(_ *simulator.Context, req *cnstypes.Cn
 }
 
 // CnsQueryAsync finds volumes as a task.
-func (s *volumeManager) CnsQueryAsync(ctx *simulator.Context, req *cnstypes.CnsQueryAsync) soap.HasFault {
+func (s *volumeManager) CnsQueryAsync(ctx *simulator.Context, req *CnsQueryAsync) soap.HasFault {
 	if refused := s.unknown("CnsQueryAsync", assume.Snapshots.In(s.m.assumed)); refused != nil {
 		return refused
 	}
 	task := s.m.start(ctx, "CnsQueryAsync", func() (types.AnyType, types.BaseMethodFault) {
-		return s.m.queryAsync(&req.Filter, req.Selection)
+		return s.m.queryAsync(req.Filter, req.Selection)
 	})
 	return &methods.CnsQueryAsyncBody{Res: &cnstypes.CnsQueryAsyncResponse{Returnval: task}}
 }

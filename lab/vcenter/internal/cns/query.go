@@ -106,6 +106,8 @@ func (m *Manager) matching(filter cnstypes.BaseCnsQueryFilter) []CnsVolume {
 		if !m.since("7.0U3") {
 			forget67(&e.CnsVolume)
 		}
+		// Newer than any release we simulate: the WSDL of 9.1 lacks it, and clients made from that cannot read it.
+		e.ChangedBlockTracking = ""
 		found = append(found, e.CnsVolume)
 	}
 	return found
@@ -312,7 +314,7 @@ func (m *Manager) pick(v CnsVolume, fields map[string]bool) CnsVolume {
 }
 
 // queryAsync is CnsQueryAsync: the same answer as a task's result.
-func (m *Manager) queryAsync(filter *cnstypes.CnsQueryFilter, selection *cnstypes.CnsQuerySelection) (types.AnyType, types.BaseMethodFault) {
+func (m *Manager) queryAsync(filter cnstypes.BaseCnsQueryFilter, selection *cnstypes.CnsQuerySelection) (types.AnyType, types.BaseMethodFault) {
 	result, fault := m.query(filter, selection, true)
 	if fault != nil {
 		return nil, fault

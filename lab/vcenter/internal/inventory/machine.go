@@ -91,6 +91,9 @@ func (s *site) newMachine(d *world.VM, at place, started time.Time) *simulator.V
 		PowerState:      powerStates[d.Power],
 		MaxCpuUsage:     d.CPUs * 2000,
 		MaxMemoryUsage:  int32(d.Memory >> 20),
+
+		FaultToleranceState: types.VirtualMachineFaultToleranceStateNotConfigured,
+		RecordReplayState:   types.VirtualMachineRecordReplayStateInactive,
 	}
 	if d.Power == "on" {
 		vm.Runtime.BootTime = &started

@@ -79,6 +79,11 @@ func newGate(config Config) (*gate, error) {
 	sso := &service{
 		types: schema.NewTypes(&schema.Table{}, "sso"), actions: map[string][]string{"sso": {"urn:sso"}}, qualifiedHeaders: true,
 	}
+	policies := &service{
+		types:    schema.NewTypes(table, "pbm"),
+		actions:  map[string][]string{"pbm": {"urn:pbm"}},
+		sessions: true, headerSession: true,
+	}
 	g.services = map[string]*service{
 		"/sdk":            vim,
 		"/sdk/vimService": vim,
@@ -87,11 +92,8 @@ func newGate(config Config) (*gate, error) {
 			actions:  map[string][]string{"vsan": {"urn:vsan"}},
 			sessions: true, bareFaults: true,
 		},
-		"/pbm": {
-			types:    schema.NewTypes(table, "pbm"),
-			actions:  map[string][]string{"pbm": {"urn:pbm"}},
-			sessions: true, headerSession: true,
-		},
+		"/pbm":     policies, // govmomi's client
+		"/pbm/sdk": policies, // VMware's own
 		"/vslm/sdk": {
 			types:    schema.NewTypes(table, "vslm"),
 			actions:  map[string][]string{"vslm": {"urn:vslm"}},

@@ -13,12 +13,12 @@ import (
 type Config struct {
 	Profile *profile.Profile
 
-	// HasSession tells whether a key, as it stands in the session cookie, belongs to a login that is still valid.
+	// HasSession tells whether the value of a session cookie belongs to a login that is still valid.
 	// Without it the session is left to the handler behind.
-	HasSession func(key string) bool
+	HasSession func(cookie string) bool
 
 	// ShutOut tells whether the endpoint at a path does not know a session that others know; nil: none does.
-	ShutOut func(path, key string) bool
+	ShutOut func(path, cookie string) bool
 
 	// RefuseNewerVersion refuses a SOAPAction whose version is newer than the release. vCenter takes such a request
 	// as one of its own newest version: clients with a version of 6.0 and more in their SOAPAction worked with 5.1

@@ -64,7 +64,7 @@ func (v *VCenter) limitSessions(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodPost && strings.HasPrefix(r.URL.Path, vim25.Path) {
 			cookie, err := r.Cookie(soap.SessionCookieName)
-			if (err != nil || !v.hasSession(cookie.Value)) && len(v.Sessions()) >= v.Limits().SOAPSessions {
+			if (err != nil || !v.hasSession(v.cookies.key(cookie.Value))) && len(v.Sessions()) >= v.Limits().SOAPSessions {
 				traffic.Unavailable(w, http.StatusServiceUnavailable)
 				return
 			}

@@ -77,6 +77,7 @@ func (v *VCenter) install(home string) error {
 	v.Service.RegisterSDK(directory)
 	for _, registry := range append(v.services.cns.Registries(), v.Vim, v.services.policies.Registry(), directory) {
 		registry.Handler = v.handle
+		v.cookies.read(registry)
 	}
 	return nil
 }
@@ -225,7 +226,11 @@ func (v *VCenter) ruled(ctx *simulator.Context) cns.Fate {
 
 // protect puts the checks in front of the endpoints that look at whole requests.
 func (v *VCenter) protect(next http.Handler) (http.Handler, error) {
-	guard, err := strict.New(strict.Config{Profile: v.Profile, HasSession: v.hasSession, ShutOut: v.isHalfDead})
+	guard, err := strict.New(strict.Config{
+		Profile:    v.Profile,
+		HasSession: func(cookie string) bool { return v.hasSession(v.cookies.key(cookie)) },
+		ShutOut:    func(path, cookie string) bool { return v.isHalfDead(path, v.cookies.key(cookie)) },
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -233,7 +238,7 @@ func (v *VCenter) protect(next http.Handler) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	return v.limitSessions(guard(named)), nil
+	return v.cookies.write(v.limitSessions(guard(named))), nil
 }
 
 // expireAll ends the sessions outside SOAP and tells how many there were.

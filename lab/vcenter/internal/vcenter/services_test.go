@@ -285,6 +285,20 @@ func TestClustersSayWhetherTheyServeFiles(t *testing.T) {
 	}
 }
 
+func TestAReleaseWithoutTheFileServiceDoesNotNameIt(t *testing.T) {
+	w := defaultWorld(t)
+	w.Release = "6.7U3"
+	vc := start(t, w, Options{})
+	client, err := vsan.NewClient(context.Background(), login(t, vc.URL).Client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := client.VsanClusterGetConfig(context.Background(), *vc.Inventory.At("/dc-1/host/cluster-1"))
+	if err != nil || !*config.Enabled || config.FileServiceConfig != nil {
+		t.Errorf("got %+v, %v", config, err)
+	}
+}
+
 func TestAnAttachedDiskAppearsOnTheLabNode(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("not root: loop devices and links on nodes were not tested")

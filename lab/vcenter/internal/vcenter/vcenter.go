@@ -60,6 +60,7 @@ type VCenter struct {
 	URL6 *url.URL // the same over IPv6; nil where that is not served
 
 	services    services
+	cookies     *cookies
 	certificate tls.Certificate
 	server      *http.Server
 	expiry      *expiry
@@ -122,6 +123,9 @@ func (v *VCenter) build(open []net.Listener, options Options) (http.Handler, err
 		hosts = append(hosts, at)
 	}
 	var err error
+	if v.cookies, err = newCookies(); err != nil {
+		return nil, err
+	}
 	if v.certificate, err = newCertificate(v.World.Name, hosts, options.Authority); err != nil {
 		return nil, fmt.Errorf("certificate: %w", err)
 	}
@@ -146,7 +150,9 @@ func (v *VCenter) build(open []net.Listener, options Options) (http.Handler, err
 	v.Vim.AddHandler(v.expiry)
 
 	v.Service.RegisterSDK(v.Vim, "/sdk/vimService")
-	v.serveVersions(v.Service.ServeMux)
+	if err := v.serveVersions(v.Service.ServeMux); err != nil {
+		return nil, err
+	}
 	v.Service.ServeMux.HandleFunc("/folder/", v.Service.ServeDatastore)
 	if err := v.install(options.Home); err != nil {
 		return nil, err
