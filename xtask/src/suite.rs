@@ -1,6 +1,6 @@
 //! `cargo xtask check` and `cargo xtask test`: the gates, the cheap ones first.
 
-mod failures;
+pub(crate) mod failures;
 
 use std::{
     collections::BTreeSet,
@@ -12,10 +12,10 @@ use anyhow::{Result, anyhow, bail};
 use serde_json::Value;
 
 use self::failures::Failure;
-use crate::{lab_commands, output::print_line};
+use crate::{lab_commands, output::print_line, walk};
 
 /// Tests with this in their name start nodes, and so need root.
-const NODES: &str = "nodes::";
+pub(crate) const NODES: &str = "nodes::";
 
 /// Tests at once: most of them wait for a peer most of the time.
 const AT_ONCE: &str = "4";
@@ -46,9 +46,13 @@ pub(crate) fn test() -> Result<()> {
         lab_commands::build_without_packages(&lab::components::all())?;
     }
     simulator()?;
+    heading("simulator: every assumption is shown by a test");
+    walk::prove_assumptions()?;
     let left_out = nodes_are_left_out();
     let skipped = if left_out { &["--", "--skip", NODES][..] } else { &[] };
     tests(skipped)?;
+    heading("tests under other assumptions about vCenter");
+    walk::walk_sample()?;
     cargo("examples in the documentation", &["test", "--workspace", "--doc"])?;
     if left_out {
         print_line("\nNot run, because nodes need root:");
@@ -63,7 +67,7 @@ pub(crate) fn test() -> Result<()> {
 }
 
 /// Whether tests that start nodes are left out: there is no root, or `NODES=skip` accepts it.
-fn nodes_are_left_out() -> bool {
+pub(crate) fn nodes_are_left_out() -> bool {
     !rustix::process::getuid().is_root() || nodes_are_declined()
 }
 
@@ -151,7 +155,7 @@ fn report(runs: &[Ran]) -> Result<()> {
 }
 
 /// All test programs: package and name of each.
-fn test_targets() -> Result<Vec<(String, String)>> {
+pub(crate) fn test_targets() -> Result<Vec<(String, String)>> {
     let metadata = ["metadata", "--format-version=1", "--no-deps", "--offline"];
     let metadata: Value = serde_json::from_str(&lab::run(Command::new("cargo").args(metadata))?)?;
     let mut found = Vec::new();
