@@ -16,6 +16,9 @@ pub(super) struct Assumption {
     pub(super) name: String,
     #[serde(deserialize_with = "texts")]
     pub(super) choices: Vec<String>,
+    /// Choices under which no driver can work.
+    #[serde(default, deserialize_with = "texts")]
+    pub(super) unusable: Vec<String>,
     /// A test that fails under every other choice, as `package.Test` in Go or `package::test` in Rust.
     pub(super) shown_by: String,
 }
@@ -62,6 +65,18 @@ pub(super) fn read_record(text: &str) -> Result<Consulted> {
     Ok(consulted)
 }
 
+/// The choices under which a driver has to work although they differ from what its test read.
+pub(super) fn usable_others(assumptions: &[Assumption], consulted: &Consulted) -> Vec<Choice> {
+    let mut choices = others(assumptions, consulted);
+    choices.retain(|choice| {
+        let unusable = |row: &Assumption| {
+            row.name == choice.assumption && row.unusable.contains(&choice.value)
+        };
+        !assumptions.iter().any(unusable)
+    });
+    choices
+}
+
 /// The choices that differ from what a test read, so that its outcome may depend on them.
 pub(super) fn others(assumptions: &[Assumption], consulted: &Consulted) -> Vec<Choice> {
     let of_row = |row: &Assumption| {
@@ -87,7 +102,7 @@ mod tests {
 
     const ROWS: &str = r#"[
         {"name": "Busy", "choices": ["wait", "fault"], "shown_by": "cns.TestBusy", "about": "…"},
-        {"name": "Limit", "choices": [32, 3], "shown_by": ""},
+        {"name": "Limit", "choices": [32, 3, 0], "unusable": [0], "shown_by": ""},
         {"name": "Snapshots", "choices": [true, false], "shown_by": ""},
         {"name": "Unread", "choices": [true, false], "shown_by": ""}
     ]"#;
@@ -98,7 +113,7 @@ mod tests {
 
     fn others_after(record: &str) -> Vec<String> {
         let consulted = read_record(record).unwrap();
-        others(&rows(), &consulted).iter().map(ToString::to_string).collect()
+        usable_others(&rows(), &consulted).iter().map(ToString::to_string).collect()
     }
 
     #[test]
@@ -116,6 +131,13 @@ mod tests {
     }
 
     #[test]
+    fn the_proof_of_a_row_has_the_choices_that_no_driver_bears_too() {
+        let consulted = read_record("Limit=32\n").unwrap();
+        assert_eq!(others(&rows(), &consulted).len(), 2);
+        assert_eq!(usable_others(&rows(), &consulted).len(), 1);
+    }
+
+    #[test]
     fn a_record_that_was_cut_is_refused() {
         assert!(read_record("Busy=wait\nLim").unwrap_err().to_string().contains("\"Lim\""));
     }
@@ -123,7 +145,7 @@ mod tests {
     #[test]
     fn an_unknown_name_is_refused_and_no_name_means_all() {
         assert_eq!(named(rows(), &[]).unwrap().len(), 4);
-        assert_eq!(named(rows(), &["Limit".to_owned()]).unwrap()[0].choices, ["32", "3"]);
+        assert_eq!(named(rows(), &["Limit".to_owned()]).unwrap()[0].choices, ["32", "3", "0"]);
         let unknown = named(rows(), &["Limits".to_owned()]).unwrap_err().to_string();
         assert!(unknown.contains("assumption Limits is unknown"), "{unknown}");
     }

@@ -21,7 +21,7 @@ pub(super) struct Run {
 /// Every test under every choice that may change its outcome.
 pub(super) fn all(rows: &[Assumption], tests: &[(Test, Dependence)]) -> Vec<Run> {
     let of_test = |(test, dependence): &(Test, Dependence)| {
-        let choices = assumption::others(rows, &dependence.consulted);
+        let choices = assumption::usable_others(rows, &dependence.consulted);
         // Long enough for a wait that fails, so that the test itself reports what it waited for.
         let bound = 3 * dependence.time + Duration::from_secs(300);
         let run = |choice| Run { test: test.clone(), choice, bound };
@@ -71,6 +71,7 @@ mod tests {
         let row = |name: &str, choices: [&str; 3]| Assumption {
             name: name.to_owned(),
             choices: choices.map(str::to_owned).to_vec(),
+            unusable: Vec::new(),
             shown_by: String::new(),
         };
         vec![row("Busy", ["wait", "fault", "late"]), row("Limit", ["1", "2", "3"])]

@@ -116,6 +116,7 @@ mod tests {
         let row = Assumption {
             name: "Busy".to_owned(),
             choices: ["wait", "fault", "late"].map(str::to_owned).to_vec(),
+            unusable: Vec::new(),
             shown_by: "cns.TestBusy".to_owned(),
         };
         judge_plain(&row, &Ran { outcome, consulted: assumption::read_record(record).unwrap() })

@@ -36,6 +36,11 @@ func TestEveryRowIsComplete(t *testing.T) {
 				t.Errorf("%s: %v cannot be written in %s: it is read as %v, %v", r.Name, choice, Forced, parsed, err)
 			}
 		}
+		for _, choice := range r.Unusable {
+			if !slices.Contains(r.Choices, choice) {
+				t.Errorf("%s: %v is not among the choices", r.Name, choice)
+			}
+		}
 		for release, value := range r.Since {
 			if _, err := profile.Lookup(release); err != nil && release != "" {
 				t.Errorf("%s: %v", r.Name, err)

@@ -25,6 +25,7 @@ func JSON() ([]byte, error) {
 		Name     string         `json:"name"`
 		Values   map[string]any `json:"values"` // by release
 		Choices  []any          `json:"choices"`
+		Unusable []any          `json:"unusable,omitempty"`
 		About    string         `json:"about"`
 		Evidence string         `json:"evidence"`
 		ShownBy  string         `json:"shown_by"`
@@ -35,7 +36,7 @@ func JSON() ([]byte, error) {
 		for _, p := range profile.All {
 			values[p.Name] = r.Default(p)
 		}
-		items[i] = item{r.Name, values, r.Choices, r.About, r.Evidence, r.ShownBy}
+		items[i] = item{r.Name, values, r.Choices, r.Unusable, r.About, r.Evidence, r.ShownBy}
 	}
 	return json.MarshalIndent(items, "", "  ")
 }
