@@ -41,6 +41,7 @@ type settings struct {
 	verbose       bool
 	check         bool
 	assumptions   bool
+	json          bool
 }
 
 // ready is the line on standard output that says how to reach the vCenters.
@@ -70,8 +71,7 @@ func run(arguments []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		return code
 	}
 	if s.assumptions {
-		fmt.Fprint(stdout, assume.Table())
-		return 0
+		return printAssumptions(s.json, stdout, stderr)
 	}
 	worlds, ok := readWorlds(s, stderr)
 	if !ok {
@@ -114,6 +114,7 @@ func parseFlags(arguments []string, stderr io.Writer) (*settings, int) {
 	flags.BoolVar(&s.verbose, "verbose", false, "log what the simulator's library reports to standard error")
 	flags.BoolVar(&s.check, "check", false, "only check the descriptions")
 	flags.BoolVar(&s.assumptions, "assumptions", false, "print the table of assumptions about real vCenters, and end")
+	flags.BoolVar(&s.json, "json", false, "with -assumptions: print JSON, with the value in every release")
 	if err := flags.Parse(arguments); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			return nil, 0
@@ -134,10 +135,26 @@ func parseFlags(arguments []string, stderr io.Writer) (*settings, int) {
 		return complain("-world is missing; give a description file, or default")
 	case (s.ca == "") != (s.caKey == ""):
 		return complain("-ca and -ca-key belong together")
+	case s.json && !s.assumptions:
+		return complain("-json belongs to -assumptions")
 	case s.generate < 0:
 		return complain("-generate must not be negative")
 	}
 	return s, 0
+}
+
+func printAssumptions(asJSON bool, stdout, stderr io.Writer) int {
+	if !asJSON {
+		fmt.Fprint(stdout, assume.Table())
+		return 0
+	}
+	text, err := assume.JSON()
+	if err != nil {
+		fmt.Fprintln(stderr, "vcenter:", err)
+		return exitFailure
+	}
+	fmt.Fprintln(stdout, string(text))
+	return 0
 }
 
 // readWorlds reads all descriptions before anything starts, and reports the mistakes of all of them.

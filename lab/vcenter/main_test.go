@@ -167,6 +167,7 @@ func TestMistakesEndWithTwoAndSayWhere(t *testing.T) {
 		"a stray argument":            {[]string{"-world", "default", "more"}, `unknown argument "more"`},
 		"a key without authority":     {[]string{"-world", "default", "-ca-key", "x"}, "-ca and -ca-key belong together"},
 		"an unknown latency":          {[]string{"-world", "default", "-latency", "slow"}, `latency profile "slow" is unknown`},
+		"JSON of nothing":             {[]string{"-world", "default", "-json"}, "-json belongs to -assumptions"},
 		"a negative number of VMs":    {[]string{"-world", "default", "-generate", "-1"}, "-generate must not be negative"},
 		"one port for several worlds": {[]string{"-world", two, "-listen", "127.0.0.1:9443"}, "cannot share a port"},
 	} {

@@ -19,7 +19,8 @@ use std::{
 use anyhow::{Context, Result};
 pub(crate) use control::CONTROL_PORT;
 pub use control::{
-    CloneSpec, Control, FailedLogin, Fault, HttpFault, HttpFaultKind, Moment, Objects, Power, State,
+    Assumption, CloneSpec, Control, FailedLogin, Fault, HttpFault, HttpFaultKind, Moment, Objects,
+    Power, State,
 };
 pub use guest::{GuestInterface, GuestReport};
 pub use latency::Latency;

@@ -1,10 +1,12 @@
 //! The simulator's control endpoint: JSON over HTTP on loopback. `lab/vcenter/README.md` lists the calls.
 
+mod assumptions;
 mod disks;
 
 use std::net::SocketAddr;
 
 use anyhow::{Context, Result, bail};
+pub use assumptions::Assumption;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::{
@@ -307,14 +309,6 @@ impl Control {
     /// As [`Control::state`].
     pub async fn skew_clock(&self, milliseconds: i64) -> Result<()> {
         self.post("/clock", json!({"skew_ms": milliseconds})).await.map(drop)
-    }
-
-    /// Switches an assumption about real vCenters, by its name in the simulator's README.
-    ///
-    /// # Errors
-    /// As [`Control::state`].
-    pub async fn assume(&self, name: &str, value: Value) -> Result<()> {
-        self.post("/assumptions", json!({name: value})).await.map(drop)
     }
 
     /// The logins that were refused, oldest first.

@@ -63,6 +63,45 @@ async fn a_volume_lives_from_create_to_delete() {
 }
 
 #[tokio::test]
+async fn an_assumption_that_a_test_sets_is_not_consulted() {
+    let vcenter = VCenter::start(&VCenterSpec::default()).await.unwrap();
+    let control = vcenter.control();
+    vcenter.cnsctl(&["create", "pvc-1", "100", DATASTORE]).unwrap();
+    let limit = control.assumption("NameLimit").await.unwrap();
+    assert!(limit.consulted && limit.choices.contains(&limit.default), "{limit:?}");
+
+    let vcenter = VCenter::start(&VCenterSpec::default()).await.unwrap();
+    let control = vcenter.control();
+    control.assume("NameLimit", json!(3)).await.unwrap();
+    let refused = vcenter.cnsctl(&["create", "pvc-1", "100", DATASTORE]).unwrap_err();
+    assert!(refused.to_string().contains("name"), "{refused}");
+    let limit = control.assumption("NameLimit").await.unwrap();
+    assert!(limit.value == json!(3) && !limit.consulted, "{limit:?}");
+    control.assumption("NameLimits").await.unwrap_err();
+}
+
+/// The walk (`cargo xtask walk`) depends on it. The test starts itself, because no test may change its environment.
+#[tokio::test]
+async fn the_environment_of_a_test_reaches_the_simulators_that_it_starts() {
+    const FORCED: &str = "VCENTER_ASSUME";
+    const IN_CHILD: &str = "NameLimit=255";
+    if std::env::var(FORCED).is_ok_and(|forced| forced == IN_CHILD) {
+        let vcenter = VCenter::start(&VCenterSpec::default()).await.unwrap();
+        vcenter.cnsctl(&["create", "pvc-1", "100", DATASTORE]).unwrap();
+        let limit = vcenter.control().assumption("NameLimit").await.unwrap();
+        assert!(limit.value == json!(255) && limit.default != json!(255), "{limit:?}");
+        return;
+    }
+    let record = tempfile::NamedTempFile::new().unwrap();
+    let name = "vcenter::the_environment_of_a_test_reaches_the_simulators_that_it_starts";
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    child.args(["--exact", name]).env(FORCED, IN_CHILD).env("VCENTER_CONSULTED", record.path());
+    assert!(lab::run(&mut child).unwrap().contains("1 passed"));
+    let consulted = std::fs::read_to_string(record.path()).unwrap();
+    assert!(consulted.lines().any(|line| line == IN_CHILD), "{consulted}");
+}
+
+#[tokio::test]
 async fn a_wrong_password_and_an_unknown_authority_are_refused() {
     let vcenter = VCenter::start(&VCenterSpec::default()).await.unwrap();
     let refused = cnsctl_with(&vcenter, "wrong").unwrap_err();

@@ -23,7 +23,7 @@ use vsphere::{
     vslm::file_url,
 };
 
-use crate::site::{CSI, LIMIT, calls, connect, vcenter, vcenter_of};
+use crate::site::{CSI, LIMIT, calls, connect, fix, vcenter, vcenter_of};
 
 const GOLD: &str = "9f6e1c3a-5eed-4000-8000-00000000000a";
 const SHARED: &str = "9f6e1c3a-5eed-4000-8000-00000000000b";
@@ -280,6 +280,7 @@ async fn disks_that_exist_are_registered_once_and_again() {
 #[tokio::test]
 async fn listings_follow_cursors_and_split_long_lists_of_ids() {
     let vcenter = vcenter().await;
+    fix(&vcenter, &[("Snapshots", true.into()), ("MaxQueryIDs", 1000.into())]).await;
     let connection = connect(&vcenter, CSI);
     let volumes = connection.volumes();
     let shared = &datastore(&connection, "shared-1").await;
@@ -340,6 +341,7 @@ async fn a_kubernetes_filter_finds_by_names_of_kubernetes() {
 #[tokio::test]
 async fn volumes_move_and_change_their_policy() {
     let vcenter = vcenter().await;
+    fix(&vcenter, &[("ReconfigIncompatible", "fault".into())]).await;
     let connection = connect(&vcenter, CSI);
     let volumes = connection.volumes();
     let id = volume(&connection, "pvc-1").await;
@@ -377,6 +379,7 @@ async fn volumes_move_and_change_their_policy() {
 #[tokio::test]
 async fn the_newest_release_syncs_and_unregisters_and_takes_chosen_ids() {
     let vcenter = vcenter_of("9.1").await;
+    fix(&vcenter, &[("Transactions", true.into())]).await;
     let connection = connect(&vcenter, CSI);
     let volumes = connection.volumes();
     let chosen = CnsVolumeId::from("11111111-2222-4333-8444-555555555555");

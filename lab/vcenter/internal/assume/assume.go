@@ -28,6 +28,8 @@ type Row struct {
 	Choices []any
 	// Since gives the value from a release on; "" is the oldest.
 	Since map[string]any
+	// Unusable are choices under which no driver can work: their test shows them, a walk leaves them out.
+	Unusable []any
 	// ShownBy is a test of ours that fails under every other choice, as package.Test.
 	ShownBy string
 

@@ -31,6 +31,16 @@ func TestEveryRowIsComplete(t *testing.T) {
 			t.Errorf("%s lacks a meaning, evidence or choices, or stands twice: %+v", r.Name, r)
 		}
 		names[r.Name] = true
+		for _, choice := range r.Choices {
+			if parsed, err := r.parse(fmt.Sprint(choice)); parsed != choice || strings.ContainsAny(fmt.Sprint(choice), ",\n") {
+				t.Errorf("%s: %v cannot be written in %s: it is read as %v, %v", r.Name, choice, Forced, parsed, err)
+			}
+		}
+		for _, choice := range r.Unusable {
+			if !slices.Contains(r.Choices, choice) {
+				t.Errorf("%s: %v is not among the choices", r.Name, choice)
+			}
+		}
 		for release, value := range r.Since {
 			if _, err := profile.Lookup(release); err != nil && release != "" {
 				t.Errorf("%s: %v", r.Name, err)
@@ -126,7 +136,7 @@ func TestTheEnvironmentForcesDefaultsAndRecordsWhatWasRead(t *testing.T) {
 	}
 	LabelsMatch.In(s)
 	text, err := os.ReadFile(file)
-	if want := "LabelsMatch\nRestoreLarger\n"; err != nil || string(text) != want {
+	if want := "LabelsMatch=all\nRestoreLarger=true\n"; err != nil || string(text) != want {
 		t.Errorf("recorded %q, %v; want %q", text, err, want)
 	}
 	for _, wrong := range []string{"Nonsense=1", "LabelsMatch=some", "RestoreLarger=yes", "SnapshotLimit=many"} {

@@ -61,6 +61,7 @@ var OldHosts = text(Row{
 	About:    "whether hosts that are older than vCenter share the datastores: none; they know no client-chosen ids; they know no first class disks. The volume's fault is then a CnsFault with NotSupported as its cause",
 	Evidence: "C10, C18",
 	Choices:  []any{"none", "without chosen ids", "without first class disks"},
+	Unusable: []any{"without first class disks"},
 	Since:    map[string]any{"": "none"},
 	ShownBy:  "cns.TestHostsThatAreTooOldFailACreate",
 })

@@ -16,7 +16,7 @@ const (
 	// Forced has assumptions as Name=value,Name=value. They take the place of defaults; what a description or the
 	// control endpoint sets wins.
 	Forced = "VCENTER_ASSUME"
-	// Recorded is a file to which the name of each assumption is appended when its default is read for the first time.
+	// Recorded is a file to which Name=value is appended when the default of an assumption is read for the first time.
 	Recorded = "VCENTER_CONSULTED"
 )
 
@@ -62,19 +62,19 @@ func (s *Settings) read(r *Row) any {
 	defer s.mu.Unlock()
 	if !s.explicit[r.place] && !s.seen[r.place] {
 		s.seen[r.place] = true
-		s.record(r.Name)
+		s.record(r)
 	}
 	return s.values[r.place]
 }
 
 // record appends a line to the file of the walk. Several vCenters and processes may do so at once.
-func (s *Settings) record(name string) {
+func (s *Settings) record(r *Row) {
 	if s.file == "" {
 		return
 	}
 	file, err := os.OpenFile(s.file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 	if err == nil {
-		_, err = file.WriteString(name + "\n")
+		_, err = fmt.Fprintf(file, "%s=%v\n", r.Name, s.values[r.place])
 		err = errors.Join(err, file.Close())
 	}
 	if err != nil {

@@ -1,6 +1,7 @@
 package assume
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -16,6 +17,28 @@ func Table() string {
 		fmt.Fprintf(&table, "| `%s` | %s | %s | %s | %s | %s |\n", r.Name, r.releases(), r.others(), r.About, r.Evidence, r.ShownBy)
 	}
 	return table.String()
+}
+
+// JSON is every assumption for programs, such as the walk.
+func JSON() ([]byte, error) {
+	type item struct {
+		Name     string         `json:"name"`
+		Values   map[string]any `json:"values"` // by release
+		Choices  []any          `json:"choices"`
+		Unusable []any          `json:"unusable,omitempty"`
+		About    string         `json:"about"`
+		Evidence string         `json:"evidence"`
+		ShownBy  string         `json:"shown_by"`
+	}
+	items := make([]item, len(rows))
+	for i, r := range rows {
+		values := map[string]any{}
+		for _, p := range profile.All {
+			values[p.Name] = r.Default(p)
+		}
+		items[i] = item{r.Name, values, r.Choices, r.Unusable, r.About, r.Evidence, r.ShownBy}
+	}
+	return json.MarshalIndent(items, "", "  ")
 }
 
 // releases are the values in the order of the releases that changed them.

@@ -15,7 +15,7 @@ use vsphere::{
 };
 
 use super::{GOLD, UNKNOWN, count, datastore, metadata, vm, volume};
-use crate::site::{CPI, CSI, LIMIT, NOBODY, administrator, connect, vcenter, vcenter_of};
+use crate::site::{CPI, CSI, LIMIT, NOBODY, administrator, connect, fix, vcenter, vcenter_of};
 
 fn too_old(error: &Error) -> bool {
     error.remedy == Remedy::Refused && matches!(error.failure().cause, Cause::TooOld(_))
@@ -24,6 +24,7 @@ fn too_old(error: &Error) -> bool {
 #[tokio::test]
 async fn a_batch_answers_for_every_volume_in_its_order() {
     let vcenter = vcenter_of("9.1").await;
+    fix(&vcenter, &[("BatchAttach", true.into())]).await;
     let connection = connect(&vcenter, CSI);
     let volumes = connection.volumes();
     let ids = [volume(&connection, "pvc-1").await, volume(&connection, "pvc-2").await];
@@ -75,6 +76,7 @@ async fn a_batch_answers_for_every_volume_in_its_order() {
 #[tokio::test]
 async fn a_fault_in_a_result_is_the_volumes_and_a_fault_of_the_task_is_everybodys() {
     let vcenter = vcenter_of("9.1").await;
+    fix(&vcenter, &[("BatchAttach", true.into())]).await;
     let connection = connect(&vcenter, CSI);
     let volumes = connection.volumes();
     let id = volume(&connection, "pvc-1").await;
@@ -116,6 +118,7 @@ async fn a_fault_in_a_result_is_the_volumes_and_a_fault_of_the_task_is_everybody
 #[tokio::test]
 async fn what_is_unknown_or_in_use_or_too_large_says_so() {
     let vcenter = vcenter().await;
+    fix(&vcenter, &[("OnlineExtend", true.into())]).await;
     let connection = connect(&vcenter, CSI);
     let volumes = connection.volumes();
     let unknown = CnsVolumeId::from(UNKNOWN);
@@ -140,7 +143,10 @@ async fn what_is_unknown_or_in_use_or_too_large_says_so() {
     assert!(matches!(error, Error { remedy: Remedy::InUse, .. }), "{error}");
     let gone = [CnsVolumeAttachDetachSpec::new(&id, &Ref::new("vm-424242"))];
     let powerful = administrator(&vcenter);
-    let error = powerful.volumes().attach(&gone).await.unwrap_err();
+    let error = match powerful.volumes().attach(&gone).await {
+        Ok(batch) => batch.wait(LIMIT).await.unwrap().remove(0).unwrap_err(),
+        Err(refused) => refused,
+    };
     assert!(matches!(error, Error { remedy: Remedy::NotFound { .. }, .. }), "{error}");
     powerful.close().await;
 
@@ -345,6 +351,7 @@ async fn what_a_server_is_too_old_for_is_never_sent() {
 #[tokio::test]
 async fn a_creation_with_a_chosen_id_can_be_repeated() {
     let vcenter = vcenter_of("9.1").await;
+    fix(&vcenter, &[("Transactions", true.into())]).await;
     let connection = administrator(&vcenter);
     let volumes = connection.volumes();
     let id = CnsVolumeId::from("5e2c1a52-91a5-4b8f-8d3a-0c8f0a6f7b11");
