@@ -14,6 +14,7 @@ import (
 	pbmtypes "github.com/vmware/govmomi/pbm/types"
 	"github.com/vmware/govmomi/vapi/rest"
 	"github.com/vmware/govmomi/vapi/tags"
+	"github.com/vmware/govmomi/vim25/mo"
 	"github.com/vmware/govmomi/vim25/types"
 	"github.com/vmware/govmomi/vslm"
 )
@@ -236,7 +237,8 @@ func TestTasksCanFailAtHalfTimeBeLateOrVanish(t *testing.T) {
 	task = l.started(l.createOn("gone", "/dc-1/datastore/vsan-1", ""))
 	var err error
 	for deadline := time.Now().Add(patience); err == nil && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
-		_, err = task.WaitForResult(l.ctx)
+		var state mo.Task // govmomi's wait would not notice that the task leaves
+		err = l.client.RetrieveOne(l.ctx, task.Reference(), []string{"info"}, &state)
 	}
 	if kind(fault(err)) != "types.ManagedObjectNotFound" || volumes() != 2 {
 		t.Errorf("gone: %v, %d volumes", err, volumes())
