@@ -101,21 +101,28 @@ func (t *Traffic) match(ctx *simulator.Context, m *simulator.Method, user string
 	return wait, hit
 }
 
-// Pause waits, but not longer than the vCenter lives or until it restarts. It tells whether all the time went by.
-func (t *Traffic) Pause(wait time.Duration) bool {
-	if wait <= 0 {
-		return true
+// Pause waits, but not longer than the vCenter lives or until it restarts.
+func (t *Traffic) Pause(wait time.Duration) {
+	if wait > 0 {
+		t.Pauses()(wait)
 	}
+}
+
+// Pauses gives a Pause for several waits that all end with the first restart from now on. It tells whether all the time
+// went by.
+func (t *Traffic) Pauses() func(time.Duration) bool {
 	t.mu.Lock()
 	stop := t.stop
 	t.mu.Unlock()
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-stop:
-		return false
+	return func(wait time.Duration) bool {
+		timer := time.NewTimer(wait)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+			return true
+		case <-stop:
+			return false
+		}
 	}
 }
 

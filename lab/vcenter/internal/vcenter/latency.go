@@ -168,12 +168,12 @@ func (v *VCenter) taskTime(ctx context.Context, now time.Time) time.Duration {
 const updatesOfATask = 3
 
 // work lets a running task take its time. It tells whether the vCenter is still there to do the work.
-func (v *VCenter) work(task *simulator.Task, takes time.Duration) bool {
+func (v *VCenter) work(task *simulator.Task, takes time.Duration, pause func(time.Duration) bool) bool {
 	for i := range updatesOfATask {
 		if i > 0 {
 			v.Vim.AtomicUpdate(v.ownContext(), task, []types.PropertyChange{{Name: "info.progress", Val: int32(0)}})
 		}
-		if !v.Traffic.Pause(takes / updatesOfATask) {
+		if !pause(takes / updatesOfATask) {
 			break
 		}
 	}

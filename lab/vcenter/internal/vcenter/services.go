@@ -193,7 +193,8 @@ func (v *VCenter) installVolumes(home string) error {
 func (v *VCenter) fate(ctx *simulator.Context, _ string) cns.Fate {
 	fate := v.ruled(ctx)
 	if takes := v.taskTime(ctx.Context, time.Now()); takes > 0 {
-		fate.Wait = func(task *simulator.Task) bool { return v.work(task, takes) }
+		pause := v.Traffic.Pauses() // from now on: a restart must not miss a task that has just begun
+		fate.Wait = func(task *simulator.Task) bool { return v.work(task, takes, pause) }
 	}
 	return fate
 }
