@@ -101,8 +101,9 @@ type restAccess struct {
 	v *VCenter
 }
 
-// SessionUser finds the user of an open SOAP session.
-func (a restAccess) SessionUser(key string) (string, bool) {
+// SessionUser finds the user of an open SOAP session, which REST knows by its cookie.
+func (a restAccess) SessionUser(cookie string) (string, bool) {
+	key := a.v.cookies.key(cookie)
 	if a.v.isHalfDead("/rest", key) {
 		return "", false
 	}
