@@ -26,12 +26,9 @@ type fetchResponse struct {
 // content out and answers with another method's element when a property is not set. The type of its request
 // cannot be named here.
 func (c *propertyCollector) Fetch(ctx *simulator.Context, request any) soap.HasFault {
-	this, _ := reflect.ValueOf(request).Elem().FieldByName("This").Interface().(types.ManagedObjectReference)
-	property := stringField(request, "Prop")
+	this, property := fetched(request)
 	if this == vim25.ServiceInstance && property == "content" {
-		if instance, ok := ctx.Map.Get(this).(*simulator.ServiceInstance); ok {
-			return &fetchBody{Res: &fetchResponse{Returnval: instance.Content}}
-		}
+		return c.a.FetchWithoutSession(request)
 	}
 	if base := this.Type == "ManagedEntity" || this.Type == "ComputeResource"; base && ctx.Map.Get(this) == nil {
 		return c.fetchByBase(ctx, request)
@@ -56,6 +53,21 @@ func (c *propertyCollector) Fetch(ctx *simulator.Context, request any) soap.HasF
 		}
 	}
 	return body
+}
+
+// FetchWithoutSession reads what is there for everyone: the service content, and the current session, which is not set.
+func (a *Authz) FetchWithoutSession(request any) soap.HasFault {
+	body := &fetchBody{Res: new(fetchResponse)}
+	if this, _ := fetched(request); this == vim25.ServiceInstance {
+		body.Res.Returnval = contentOf(a.vim)
+	}
+	return body
+}
+
+// fetched is the object and the property that are asked for.
+func fetched(request any) (this types.ManagedObjectReference, property string) {
+	this, _ = reflect.ValueOf(request).Elem().FieldByName("This").Interface().(types.ManagedObjectReference)
+	return this, stringField(request, "Prop")
 }
 
 // fetchByBase lets the library find an object that is named by a type it inherits from.

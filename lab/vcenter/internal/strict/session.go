@@ -35,20 +35,28 @@ func (g *gate) admits(s *service, r *http.Request, call *call, body []byte) bool
 	if g.hasSession == nil || !s.sessions || !needsSession(g.table, call.method.Name) {
 		return true
 	}
-	open := func(key string) bool { return g.hasSession(key) && (g.shutOut == nil || !g.shutOut(r.URL.Path, key)) }
+	open := func(value string) bool {
+		return g.hasSession(value) && (g.shutOut == nil || !g.shutOut(r.URL.Path, value))
+	}
 	if cookie, err := r.Cookie(sessionCookie); err == nil && open(cookie.Value) {
 		return true
 	}
 	if s.headerSession && call.session != "" && open(call.session) {
 		return true
 	}
-	return readsCurrentSession(call.method.Name, body)
+	return readsForAll(call.method.Name, body)
 }
 
-// propertyRead is what a client reads with a property collector.
+// propertyRead is what a client reads with a property collector, or by the name of one property.
 type propertyRead struct {
 	Plain []readSpec `xml:"Body>RetrieveProperties>specSet"`
 	Paged []readSpec `xml:"Body>RetrievePropertiesEx>specSet"`
+	One   struct {
+		Object struct {
+			Type string `xml:"type,attr"`
+		} `xml:"_this"`
+		Property string `xml:"prop"`
+	} `xml:"Body>Fetch"`
 }
 
 type readSpec struct {
@@ -63,14 +71,19 @@ type readSpec struct {
 	} `xml:"objectSet"`
 }
 
-// readsCurrentSession tells the one read that needs no session: whether there is one.
-func readsCurrentSession(method string, body []byte) bool {
-	if method != "RetrieveProperties" && method != "RetrievePropertiesEx" {
+// readsForAll tells the reads that need no session: whether there is one, and what a vCenter has. VMware's Python client reads
+// both by name before it logs in.
+func readsForAll(method string, body []byte) bool {
+	if method != "RetrieveProperties" && method != "RetrievePropertiesEx" && method != "Fetch" {
 		return false
 	}
 	var read propertyRead
 	if err := xml.Unmarshal(body, &read); err != nil {
 		return false
+	}
+	switch method + " " + read.One.Object.Type + "." + read.One.Property {
+	case "Fetch ServiceInstance.content", "Fetch SessionManager.currentSession":
+		return true
 	}
 	specs := append(read.Plain, read.Paged...)
 	for _, spec := range specs {

@@ -110,3 +110,45 @@ func TestStrictModeStandsInFrontOfBothPathsOfThePolicyService(t *testing.T) {
 		}
 	}
 }
+
+func TestWithoutASessionTheContentAndItsAbsenceCanBeFetched(t *testing.T) {
+	vc := start(t, defaultWorld(t), Options{})
+	fetch := func(kind, value, property string) (int, string) {
+		status, text, _ := call(t, vc, "/sdk", "urn:vim25/8.0.3.0", "",
+			`<Fetch xmlns="urn:vim25"><_this type="`+kind+`">`+value+`</_this><prop>`+property+`</prop></Fetch>`, "")
+		return status, text
+	}
+	if status, text := fetch("ServiceInstance", "ServiceInstance", "content"); status != http.StatusOK || !strings.Contains(text, "<rootFolder ") {
+		t.Errorf("content: %d %s", status, text)
+	}
+	if status, text := fetch("SessionManager", "SessionManager", "currentSession"); status != http.StatusOK || !strings.Contains(text, `<FetchResponse xmlns="urn:vim25"></FetchResponse>`) {
+		t.Errorf("current session: %d %s", status, text)
+	}
+	for _, test := range [][3]string{{"SessionManager", "SessionManager", "sessionList"}, {"Folder", "group-d1", "name"}, {"Folder", "group-d1", "content"}} {
+		if status, text := fetch(test[0], test[1], test[2]); status != http.StatusInternalServerError || !strings.Contains(text, "NotAuthenticated") {
+			t.Errorf("%v: %d %s", test, status, text)
+		}
+	}
+}
+
+func TestRESTTakesTheCookieOfASOAPSession(t *testing.T) {
+	vc := start(t, defaultWorld(t), Options{})
+	key, cookie := rawLogin(t, vc)
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
+	defer transport.CloseIdleConnections()
+	for value, want := range map[string]int{cookie: http.StatusOK, key: http.StatusUnauthorized} {
+		request, err := http.NewRequest(http.MethodGet, "https://"+vc.URL.Host+"/rest/com/vmware/cis/tagging/category", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("vmware-api-session-id", value)
+		answer, err := transport.RoundTrip(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = answer.Body.Close()
+		if answer.StatusCode != want {
+			t.Errorf("%s: status %d", value, answer.StatusCode)
+		}
+	}
+}

@@ -330,6 +330,12 @@ def tokens(host, port):
     clone = vim.ServiceInstance("ServiceInstance", other)
     clone.content.sessionManager.Logout()
     connect.Disconnect(si)
+    # A stub that logs in by itself: it first looks whether it has a session.
+    fresh = connect.SmartStubAdapter(host=host, port=port, sslContext=UNVERIFIED)
+    stub = connect.VimSessionOrientedStub(fresh, connect.VimSessionOrientedStub.makeUserLoginMethod(USER, PASSWORD))
+    own = vim.ServiceInstance("ServiceInstance", stub)
+    own.content.rootFolder.name
+    own.content.sessionManager.Logout()
 
 
 if __name__ == "__main__":
