@@ -156,16 +156,18 @@ async fn what_is_unknown_or_in_use_or_too_large_says_so() {
         metadata: Some(metadata("pv-2")),
         ..NewVolume::block("pvc-2", 64)
     };
-    // Nobody has seen how a real server reports a full datastore, and the last form does not tell it from anything else.
+    // Nobody has seen how a real server reports a full datastore. The last form does not tell it from anything else
+    // unless it has a cause, but a create comes with the reason for each datastore.
     let forms = [
-        ("NoDiskSpace", Remedy::NoSpace),
-        ("CnsFault", Remedy::NoSpace),
-        ("VSLM task failed", Remedy::Refused),
+        ("NoDiskSpace", false, Remedy::NoSpace),
+        ("CnsFault", false, Remedy::NoSpace),
+        ("VSLM task failed", true, Remedy::NoSpace),
+        ("VSLM task failed", false, Remedy::Refused),
     ];
-    for (form, remedy) in forms {
-        vcenter.control().assume("OutOfSpaceFault", form.into()).await.unwrap();
+    for (form, cause, remedy) in forms {
+        fix(&vcenter, &[("OutOfSpaceFault", form.into()), ("DiskFaultCause", cause.into())]).await;
         let error = volumes.create(&wanted).await.unwrap().wait(LIMIT).await.unwrap_err();
-        assert_eq!(error.remedy, remedy, "{form}: {error}");
+        assert_eq!(error.remedy, Remedy::NoSpace, "{form}: {error}");
         let error = volumes.extend(&id, 1024).await.unwrap().wait(LIMIT).await.unwrap_err();
         assert_eq!(error.remedy, remedy, "{form}: {error}");
     }
