@@ -1,4 +1,4 @@
-package strict_test
+package pyvmomi
 
 import (
 	"crypto/tls"
