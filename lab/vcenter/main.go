@@ -14,7 +14,9 @@ import (
 	"path/filepath"
 	"syscall"
 
+	"vsphere-drivers.example/lab/vcenter/internal/assume"
 	"vsphere-drivers.example/lab/vcenter/internal/control"
+	"vsphere-drivers.example/lab/vcenter/internal/latency"
 	"vsphere-drivers.example/lab/vcenter/internal/vcenter"
 	"vsphere-drivers.example/lab/vcenter/internal/world"
 )
@@ -34,9 +36,12 @@ type settings struct {
 	nodes         []string
 	home          string
 	generate      int
+	latency       string
 	exitWithStdin bool
 	verbose       bool
 	check         bool
+	assumptions   bool
+	json          bool
 }
 
 // ready is the line on standard output that says how to reach the vCenters.
@@ -53,6 +58,7 @@ type address struct {
 	Control          string `json:"control"`
 	InstanceUUID     string `json:"instance_uuid"`
 	Release          string `json:"release"`
+	Latency          string `json:"latency"`
 }
 
 func main() {
@@ -63,6 +69,9 @@ func run(arguments []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	s, code := parseFlags(arguments, stderr)
 	if s == nil {
 		return code
+	}
+	if s.assumptions {
+		return printAssumptions(s.json, stdout, stderr)
 	}
 	worlds, ok := readWorlds(s, stderr)
 	if !ok {
@@ -100,9 +109,12 @@ func parseFlags(arguments []string, stderr io.Writer) (*settings, int) {
 	flags.Func("node", "`VM=DIRECTORY`: the VM is a lab node, and attached disks appear in the directory; repeatable", list(&s.nodes))
 	flags.StringVar(&s.home, "home", "", "`DIRECTORY` for files on datastores and disks; a temporary one when left out")
 	flags.IntVar(&s.generate, "generate", 0, "add `N` VMs to the world")
+	flags.StringVar(&s.latency, "latency", "", "`PROFILE` of how long calls and tasks take, in place of the descriptions' ones: none, fast-lab, idle or loaded")
 	flags.BoolVar(&s.exitWithStdin, "exit-with-stdin", false, "end when standard input ends")
 	flags.BoolVar(&s.verbose, "verbose", false, "log what the simulator's library reports to standard error")
 	flags.BoolVar(&s.check, "check", false, "only check the descriptions")
+	flags.BoolVar(&s.assumptions, "assumptions", false, "print the table of assumptions about real vCenters, and end")
+	flags.BoolVar(&s.json, "json", false, "with -assumptions: print JSON, with the value in every release")
 	if err := flags.Parse(arguments); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			return nil, 0
@@ -113,17 +125,36 @@ func parseFlags(arguments []string, stderr io.Writer) (*settings, int) {
 		fmt.Fprintln(stderr, "vcenter:", text)
 		return nil, exitUsage
 	}
+	_, unknown := latency.Lookup(s.latency)
 	switch {
+	case unknown != nil:
+		return complain("-latency: " + unknown.Error())
 	case flags.NArg() > 0:
 		return complain(fmt.Sprintf("unknown argument %q; descriptions are given with -world", flags.Arg(0)))
-	case len(s.worlds) == 0:
+	case len(s.worlds) == 0 && !s.assumptions:
 		return complain("-world is missing; give a description file, or default")
 	case (s.ca == "") != (s.caKey == ""):
 		return complain("-ca and -ca-key belong together")
+	case s.json && !s.assumptions:
+		return complain("-json belongs to -assumptions")
 	case s.generate < 0:
 		return complain("-generate must not be negative")
 	}
 	return s, 0
+}
+
+func printAssumptions(asJSON bool, stdout, stderr io.Writer) int {
+	if !asJSON {
+		fmt.Fprint(stdout, assume.Table())
+		return 0
+	}
+	text, err := assume.JSON()
+	if err != nil {
+		fmt.Fprintln(stderr, "vcenter:", err)
+		return exitFailure
+	}
+	fmt.Fprintln(stdout, string(text))
+	return 0
 }
 
 // readWorlds reads all descriptions before anything starts, and reports the mistakes of all of them.
@@ -151,6 +182,11 @@ func readWorlds(s *settings, stderr io.Writer) ([]*world.World, bool) {
 	}
 	if good {
 		worlds[0].Grow(s.generate)
+		for _, w := range worlds {
+			if s.latency != "" {
+				w.Latency = s.latency
+			}
+		}
 		if err := placeNodes(worlds, s.nodes); err != nil {
 			fmt.Fprintln(stderr, "vcenter:", err)
 			good = false
@@ -256,7 +292,7 @@ func addressOf(vc *vcenter.VCenter, endpoint *control.Control) address {
 	short, long := vc.Thumbprints()
 	a := address{
 		Name: vc.World.Name, URL: vc.URL.String(), ThumbprintSHA1: short, ThumbprintSHA256: long,
-		Control: endpoint.URL, InstanceUUID: vc.World.InstanceUUID, Release: vc.Profile.Name,
+		Control: endpoint.URL, InstanceUUID: vc.World.InstanceUUID, Release: vc.Profile.Name, Latency: vc.Latency.Profile().Name,
 	}
 	if vc.URL6 != nil {
 		a.URLIPv6 = vc.URL6.String()

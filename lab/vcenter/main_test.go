@@ -132,6 +132,21 @@ func TestOneProcessHoldsSeveralVCenters(t *testing.T) {
 	p.end()
 }
 
+func TestTheLatencyOfADescriptionIsSaidAndCanBeReplaced(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "world.yaml")
+	if err := os.WriteFile(file, []byte("latency: loaded\ndatacenters: [{name: dc}]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for want, arguments := range map[string][]string{"loaded": nil, "idle": {"-latency", "idle"}, "none": {"-latency", "none"}} {
+		p := begin(t, append([]string{"-world", file, "-exit-with-stdin"}, arguments...)...)
+		if got := p.ready.VCenters[0].Latency; got != want {
+			t.Errorf("%v: %s", arguments, got)
+		}
+		_ = p.stdin.Close()
+		p.end()
+	}
+}
+
 func TestMistakesEndWithTwoAndSayWhere(t *testing.T) {
 	bad := filepath.Join(t.TempDir(), "bad.yaml")
 	if err := os.WriteFile(bad, []byte("name: x\ndatacentres: []\n"), 0o600); err != nil {
@@ -151,6 +166,8 @@ func TestMistakesEndWithTwoAndSayWhere(t *testing.T) {
 		"an unknown flag":             {[]string{"-wrld", "default"}, "wrld"},
 		"a stray argument":            {[]string{"-world", "default", "more"}, `unknown argument "more"`},
 		"a key without authority":     {[]string{"-world", "default", "-ca-key", "x"}, "-ca and -ca-key belong together"},
+		"an unknown latency":          {[]string{"-world", "default", "-latency", "slow"}, `latency profile "slow" is unknown`},
+		"JSON of nothing":             {[]string{"-world", "default", "-json"}, "-json belongs to -assumptions"},
 		"a negative number of VMs":    {[]string{"-world", "default", "-generate", "-1"}, "-generate must not be negative"},
 		"one port for several worlds": {[]string{"-world", two, "-listen", "127.0.0.1:9443"}, "cannot share a port"},
 	} {

@@ -3,7 +3,10 @@
 use std::{fs, path::Path, process::Command, time::Instant};
 
 use anyhow::{Context, Result, bail};
-use lab::{ControlPlane, Lab, Progress, Spec, VCenter, VCenterSpec, World, components, preflight};
+use lab::{
+    ControlPlane, Lab, Progress, Spec, VCenter, VCenterSpec, World, components, preflight,
+    vcenter::Latency,
+};
 use serde_json::{Value, json};
 
 use crate::{
@@ -36,7 +39,11 @@ pub(crate) enum Bench {
         cold: bool,
     },
     /// How quick the vCenter simulator is, and what it weighs; needs no root
-    Vcenter,
+    Vcenter {
+        /// How long its calls and tasks take: none, fast-lab, idle or loaded. Bounds hold for none
+        #[arg(long, value_name = "PROFILE", default_value_t)]
+        latency: Latency,
+    },
     /// Our vCenter client beside govmomi's; needs no root
     Vsphere(BenchVsphere),
     /// Our cloud controller manager at many Nodes, beside others; needs no root
@@ -52,12 +59,12 @@ pub(crate) fn run(command: &Bench) -> Result<()> {
             if *cold {
                 figures.push(cold_build()?);
             }
-            report("lab", &figures)
+            report("lab", Latency::None, &figures)
         }
-        Bench::Demo { cold } => report("demo", &bench_demo::figures(*cold)?),
-        Bench::Vcenter => {
+        Bench::Demo { cold } => report("demo", Latency::None, &bench_demo::figures(*cold)?),
+        Bench::Vcenter { latency } => {
             lab_commands::build_without_packages(components::SIMULATOR)?;
-            report("vcenter", &interruptible(vcenter_figures())?)
+            report("vcenter", *latency, &interruptible(vcenter_figures(*latency))?)
         }
         Bench::Vsphere(arguments) => {
             lab_commands::build_without_packages(&["vcenter", "cnsctl", "govmomi-reader"])?;
@@ -140,19 +147,22 @@ async fn attach_figure() -> Result<Figure> {
     Ok(Figure { name, bound: Some(100.0), unit: "ms", values: vec![milliseconds] })
 }
 
-async fn vcenter_figures() -> Result<Vec<Figure>> {
+async fn vcenter_figures(latency: Latency) -> Result<Vec<Figure>> {
+    let with = |generated_vms| VCenterSpec {
+        generated_vms,
+        latency: Some(latency),
+        ..VCenterSpec::default()
+    };
     let figure = |name, bound, unit, value| Figure { name, bound, unit, values: vec![value] };
     let started = Instant::now();
-    let small =
-        VCenter::start(&VCenterSpec { generated_vms: 20, ..VCenterSpec::default() }).await?;
+    let small = VCenter::start(&with(20)).await?;
     let ready = started.elapsed().as_secs_f64();
     let created = measured(&small, &["measure", "200", DATASTORE])?;
     let rush = measured(&small, &["rush", "200", "20", "/dc-1/datastore/generated-01"])?;
     drop(small);
     print_error("10,000 VMs");
     let started = Instant::now();
-    let large =
-        VCenter::start(&VCenterSpec { generated_vms: 10_000, ..VCenterSpec::default() }).await?;
+    let large = VCenter::start(&with(10_000)).await?;
     let large_ready = started.elapsed().as_secs_f64();
     let memory = large.resident_bytes().context("the simulator has no memory")? as f64 / 1e9;
     let number =
@@ -193,7 +203,7 @@ fn cold_build() -> Result<Figure> {
     })
 }
 
-fn report(name: &str, figures: &[Figure]) -> Result<()> {
+fn report(name: &str, latency: Latency, figures: &[Figure]) -> Result<()> {
     let mut rows = vec![["MEASURE", "MEDIAN", "BOUND", "RUNS"].map(str::to_owned).to_vec()];
     let mut json = Vec::new();
     for figure in figures {
@@ -205,9 +215,10 @@ fn report(name: &str, figures: &[Figure]) -> Result<()> {
             bound.map_or_else(|| "-".to_owned(), |bound| format!("{bound} {unit}")),
             each.join(" "),
         ]);
-        json.push(json!({"measure": name, "unit": unit, "median": figure.median(), "bound": bound, "runs": values}));
+        json.push(json!({"measure": name, "unit": unit, "median": figure.median(), "bound": bound, "runs": values, "latency": latency}));
     }
     print_line(&table(&rows));
+    print_line(&format!("vCenter's latency: {latency}"));
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/bench");
     fs::create_dir_all(&dir)?;
     let file = dir.join(format!("{name}.json"));

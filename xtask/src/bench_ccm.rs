@@ -16,6 +16,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
+use lab::vcenter::Latency;
 
 use self::{
     program::{Program, Started},
@@ -68,6 +69,9 @@ pub(crate) struct BenchCcm {
     /// now and then, such as reading tags
     #[arg(long, value_name = "SECONDS", default_value_t = 600)]
     idle: u64,
+    /// How long vCenter's calls and tasks take: none, fast-lab, idle or loaded. Bounds hold for none
+    #[arg(long, value_name = "PROFILE", default_value_t)]
+    latency: Latency,
     /// Also wait until a peer has noticed a changed address, at most six minutes
     #[arg(long)]
     peer_address: bool,
@@ -79,6 +83,7 @@ struct Run {
     /// Whether it is a peer with flags of its own.
     tuned: bool,
     ours: bool,
+    latency: Latency,
     nodes: usize,
     binary_mb: f64,
     seconds_to_first: f64,
@@ -125,7 +130,7 @@ fn nodes(arguments: &BenchCcm) -> usize {
 
 async fn measure(program: &Program, arguments: &BenchCcm) -> Result<Run> {
     let nodes = nodes(arguments);
-    let world = World::start(nodes, nodes).await?;
+    let world = World::start(nodes, nodes, arguments.latency).await?;
     let mut watching = world.watch().await?;
     let before = world.vcenter_requests().await?;
     let mut started = program.start(&world)?;
@@ -153,6 +158,7 @@ async fn measure(program: &Program, arguments: &BenchCcm) -> Result<Run> {
         program: program.name(),
         tuned: !program.flags.is_empty(),
         ours: program.ours,
+        latency: world.vcenter.latency(),
         nodes,
         binary_mb: std::fs::metadata(&program.path)?.len() as f64 / 1e6,
         seconds_to_first: first.as_secs_f64(),

@@ -14,7 +14,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 use lab::{
     VCenter, VCenterSpec, components,
-    vcenter::{ADMINISTRATOR, Control, Power},
+    vcenter::{ADMINISTRATOR, Control, Latency, Power},
 };
 use serde_json::{Value, json};
 
@@ -34,6 +34,9 @@ pub(crate) struct BenchVsphere {
     /// How often to run each program
     #[arg(long, default_value_t = 3)]
     runs: usize,
+    /// How long vCenter's calls and tasks take: none, fast-lab, idle or loaded. Bounds hold for none
+    #[arg(long, value_name = "PROFILE", default_value_t)]
+    latency: Latency,
 }
 
 /// What one process cost.
@@ -49,7 +52,11 @@ pub(crate) async fn run(arguments: &BenchVsphere) -> Result<()> {
     print_error("building the client");
     let ours = release_build(&["-p", "vsphere", "--example", "measure"], "measure")?;
     print_error(&format!("a vCenter with {VMS} VMs"));
-    let spec = VCenterSpec { generated_vms: VMS, ..VCenterSpec::default() };
+    let spec = VCenterSpec {
+        generated_vms: VMS,
+        latency: Some(arguments.latency),
+        ..VCenterSpec::default()
+    };
     let vcenter = VCenter::start(&spec).await?;
     let mut costs = Vec::new();
     for run in 1..=arguments.runs.max(1) {
@@ -63,7 +70,7 @@ pub(crate) async fn run(arguments: &BenchVsphere) -> Result<()> {
     figures.extend(watch(&ours, &vcenter).await?);
     print_error("a thousand tasks");
     figures.extend(tasks(&ours, &vcenter).await?);
-    report(&costs, &figures)
+    report(vcenter.latency(), &costs, &figures)
 }
 
 fn ours(program: &Path, mode: &str, vcenter: &VCenter) -> Command {
@@ -226,7 +233,7 @@ async fn tasks(ours_program: &Path, vcenter: &VCenter) -> Result<Vec<Figure>> {
     ])
 }
 
-fn report(costs: &[Cost], figures: &[Figure]) -> Result<()> {
+fn report(latency: Latency, costs: &[Cost], figures: &[Figure]) -> Result<()> {
     let titles = ["PROGRAM", "VMS", "CPU", "PEAK MEMORY", "TIME"];
     let mut rows = vec![titles.map(str::to_owned).to_vec()];
     for cost in costs {
@@ -245,6 +252,7 @@ fn report(costs: &[Cost], figures: &[Figure]) -> Result<()> {
         rows.push(vec![(*name).to_owned(), format!("{value:.2} {unit}"), bound]);
     }
     print_line(&table(&rows));
+    print_line(&format!("vCenter's latency: {latency}"));
     let runs: Vec<Value> = costs
         .iter()
         .map(|cost| {
@@ -262,7 +270,8 @@ fn report(costs: &[Cost], figures: &[Figure]) -> Result<()> {
         .collect();
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/bench");
     fs::create_dir_all(&dir)?;
-    let text = serde_json::to_string_pretty(&json!({"runs": runs, "figures": figures}))?;
+    let all = json!({"latency": latency, "runs": runs, "figures": figures});
+    let text = serde_json::to_string_pretty(&all)?;
     fs::write(dir.join("vsphere.json"), text)?;
     print_line("written to target/bench/vsphere.json");
     Ok(())

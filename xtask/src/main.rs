@@ -21,6 +21,7 @@ mod suite;
 #[cfg(test)]
 mod tidy;
 mod vsphere_gen;
+mod walk;
 
 use std::process::ExitCode;
 
@@ -46,6 +47,8 @@ enum Command {
     Check,
     /// Everything: set-up, formatting, lints, unit tests, tests against real parts
     Test,
+    /// Tests under every choice of those assumptions about real vCenters that they depend on
+    Walk(walk::Walk),
     /// Counts production lines per crate
     Lines,
     /// Writes deploy/*.yaml from the typed manifests
@@ -69,6 +72,7 @@ fn main() -> ExitCode {
         Command::Lab(command) => lab_commands::run(&command),
         Command::Check => suite::check(),
         Command::Test => suite::test(),
+        Command::Walk(command) => walk::run(&command),
         Command::Lines => lines::run(),
         Command::Deploy => deploy::run(),
         Command::Demo(command) => demo::run(&command),

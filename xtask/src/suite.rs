@@ -1,6 +1,6 @@
 //! `cargo xtask check` and `cargo xtask test`: the gates, the cheap ones first.
 
-mod failures;
+pub(crate) mod failures;
 
 use std::{
     collections::BTreeSet,
@@ -12,10 +12,10 @@ use anyhow::{Result, anyhow, bail};
 use serde_json::Value;
 
 use self::failures::Failure;
-use crate::{lab_commands, output::print_line};
+use crate::{lab_commands, output::print_line, walk};
 
 /// Tests with this in their name start nodes, and so need root.
-const NODES: &str = "nodes::";
+pub(crate) const NODES: &str = "nodes::";
 
 /// Tests at once: most of them wait for a peer most of the time.
 const AT_ONCE: &str = "4";
@@ -38,23 +38,26 @@ pub(crate) fn check() -> Result<()> {
 
 /// Everything, with its own set-up.
 pub(crate) fn test() -> Result<()> {
-    let root = rustix::process::getuid().is_root();
-    let skip_nodes = std::env::var("NODES").is_ok_and(|value| value == "skip");
     lints()?;
     heading("set-up");
-    if root {
+    if rustix::process::getuid().is_root() {
         lab_commands::build(&lab::components::all())?;
     } else {
         lab_commands::build_without_packages(&lab::components::all())?;
     }
     simulator()?;
-    let skipped = if !root || skip_nodes { &["--", "--skip", NODES][..] } else { &[] };
+    heading("simulator: every assumption is shown by a test");
+    walk::prove_assumptions()?;
+    let left_out = nodes_are_left_out();
+    let skipped = if left_out { &["--", "--skip", NODES][..] } else { &[] };
     tests(skipped)?;
+    heading("tests under other assumptions about vCenter");
+    walk::walk_sample()?;
     cargo("examples in the documentation", &["test", "--workspace", "--doc"])?;
-    if !root || skip_nodes {
+    if left_out {
         print_line("\nNot run, because nodes need root:");
         not_run()?;
-        if !skip_nodes {
+        if !nodes_are_declined() {
             bail!(
                 "tests were left out; run `make test` as root, or `make test NODES=skip` to accept that"
             );
@@ -63,13 +66,22 @@ pub(crate) fn test() -> Result<()> {
     Ok(())
 }
 
+/// Whether tests that start nodes are left out: there is no root, or `NODES=skip` accepts it.
+pub(crate) fn nodes_are_left_out() -> bool {
+    !rustix::process::getuid().is_root() || nodes_are_declined()
+}
+
+fn nodes_are_declined() -> bool {
+    std::env::var("NODES").is_ok_and(|value| value == "skip")
+}
+
 /// Runs the tests that mostly wait beside the others, which mostly compute.
 fn tests(skipped: &[&str]) -> Result<()> {
     let all = ["test", "--workspace", "--lib", "--bins", "--tests", "--no-run"];
     cargo("building the tests", &all)?;
     let (mut patient, mut busy) = (vec!["test", "--workspace"], vec!["test", "--workspace"]);
     busy.extend(["--lib", "--bins"]);
-    let names = test_targets()?;
+    let names: BTreeSet<String> = test_targets()?.into_iter().map(|(_, name)| name).collect();
     for name in names.iter().filter(|name| *name != ALONE) {
         let group = if PATIENT.contains(&name.as_str()) { &mut patient } else { &mut busy };
         group.extend(["--test", name]);
@@ -142,14 +154,21 @@ fn report(runs: &[Ran]) -> Result<()> {
     Ok(())
 }
 
-/// The names of all test programs.
-fn test_targets() -> Result<BTreeSet<String>> {
+/// All test programs: package and name of each.
+pub(crate) fn test_targets() -> Result<Vec<(String, String)>> {
     let metadata = ["metadata", "--format-version=1", "--no-deps", "--offline"];
     let metadata: Value = serde_json::from_str(&lab::run(Command::new("cargo").args(metadata))?)?;
-    let packages = metadata["packages"].as_array().into_iter().flatten();
-    let targets = packages.flat_map(|package| package["targets"].as_array().into_iter().flatten());
-    let tests = targets.filter(|target| target["kind"][0] == "test");
-    Ok(tests.filter_map(|target| target["name"].as_str()).map(str::to_owned).collect())
+    let mut found = Vec::new();
+    for package in metadata["packages"].as_array().into_iter().flatten() {
+        let targets = package["targets"].as_array().into_iter().flatten();
+        for target in targets.filter(|target| target["kind"][0] == "test") {
+            if let (Some(package), Some(name)) = (package["name"].as_str(), target["name"].as_str())
+            {
+                found.push((package.to_owned(), name.to_owned()));
+            }
+        }
+    }
+    Ok(found)
 }
 
 fn lints() -> Result<()> {

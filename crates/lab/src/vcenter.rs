@@ -4,6 +4,8 @@
 //! the hypervisor: a disk that is attached to a node's VM appears in that node's `/dev/disk/by-id`.
 
 mod control;
+mod guest;
+mod latency;
 
 use std::{
     fs,
@@ -17,8 +19,11 @@ use std::{
 use anyhow::{Context, Result};
 pub(crate) use control::CONTROL_PORT;
 pub use control::{
-    CloneSpec, Control, FailedLogin, Fault, HttpFault, HttpFaultKind, Moment, Objects, Power, State,
+    Assumption, CloneSpec, Control, FailedLogin, Fault, HttpFault, HttpFaultKind, Moment, Objects,
+    Power, State,
 };
+pub use guest::{GuestInterface, GuestReport};
+pub use latency::Latency;
 use serde::Deserialize;
 
 use crate::{
@@ -44,6 +49,8 @@ pub struct VCenterSpec {
     pub generated_vms: u32,
     /// Who vouches for its certificate.
     pub certificate: Certificate,
+    /// How long it takes; what the description says when `None`.
+    pub latency: Option<Latency>,
 }
 
 /// Where a vCenter's inventory is described; `lab/vcenter/README.md` has the format.
@@ -87,6 +94,7 @@ struct Served {
     thumbprint_sha1: String,
     thumbprint_sha256: String,
     control: String,
+    latency: Latency,
 }
 
 #[derive(Deserialize)]
@@ -157,6 +165,9 @@ impl VCenter {
         ]);
         command.args(["-generate", &spec.generated_vms.to_string()]);
         command.args(["-name", &hosting.listen.ip().to_string()]);
+        if let Some(latency) = spec.latency {
+            command.args(["-latency", latency.name()]);
+        }
         if spec.certificate == Certificate::Authority {
             command.arg("-ca").arg(&authority.certificate).arg("-ca-key").arg(&authority.key);
         }
@@ -213,6 +224,12 @@ impl VCenter {
     #[must_use]
     pub fn thumbprint_sha256(&self) -> &str {
         &self.served.thumbprint_sha256
+    }
+
+    /// How long calls and tasks took when it started.
+    #[must_use]
+    pub fn latency(&self) -> Latency {
+        self.served.latency
     }
 
     /// Runs govmomi's client for volumes (`cnsctl`) as the administrator, trusting the authority only,

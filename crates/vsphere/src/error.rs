@@ -287,9 +287,12 @@ impl Cause {
 
     fn remedy(&self) -> Remedy {
         match self {
-            Self::Fault(fault) | Self::NoRole { fault, .. } | Self::Unplaced { fault, .. } => {
-                remedy_of(fault)
-            }
+            Self::Fault(fault) | Self::NoRole { fault, .. } => remedy_of(fault),
+            // The fault itself may say no more than that something failed.
+            Self::Unplaced { fault, placements } => match remedy_of(fault) {
+                Remedy::Refused if are_full(placements) => Remedy::NoSpace,
+                remedy => remedy,
+            },
             Self::Credentials { .. } | Self::LoginsSpent { .. } => Remedy::Login,
             Self::Status(_) | Self::Malformed(_) | Self::NotDetached { .. } => Remedy::Retry,
             Self::UnknownPolicy { name, .. } => {
@@ -307,6 +310,17 @@ impl Cause {
             | Self::TaskLost => Remedy::Unreachable,
         }
     }
+}
+
+/// Whether all datastores lack space, except for those that the policy excludes.
+fn are_full(placements: &[CnsPlacementResult]) -> bool {
+    let has = |placement: &CnsPlacementResult, names: &[&str]| {
+        let mut faults = placement.placement_faults.iter();
+        faults.any(|fault| names.iter().any(|name| fault.find(name).is_some()))
+    };
+    let mut candidates =
+        placements.iter().filter(|one| !has(one, &["CnsInCompatibleFault"])).peekable();
+    candidates.peek().is_some() && candidates.all(|one| has(one, NO_SPACE))
 }
 
 /// The remedy of the first family that the fault, or a fault it wraps, belongs to.

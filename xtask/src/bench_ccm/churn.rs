@@ -11,6 +11,7 @@ use std::{
 
 use anyhow::{Context, Result};
 use futures::{StreamExt, TryStreamExt, stream};
+use lab::vcenter::Latency;
 use serde_json::{Value, json};
 
 use super::{
@@ -42,7 +43,7 @@ pub(super) async fn run(program: &Program, arguments: &BenchCcm) -> Result<()> {
     let nodes = arguments.nodes.unwrap_or(NODES);
     let vms = arguments.vms.unwrap_or(VMS).max(nodes);
     print_error(&format!("a world with {vms} VMs and {nodes} Nodes"));
-    let world = World::start(nodes, vms).await?;
+    let world = World::start(nodes, vms, arguments.latency).await?;
     let mut started = program.start(&world)?;
     let mut watching = world.watch().await?;
     let (_, all) = initialised(&mut watching, &mut started, nodes).await?;
@@ -58,7 +59,8 @@ pub(super) async fn run(program: &Program, arguments: &BenchCcm) -> Result<()> {
     let rate = arguments.rate.max(1);
     print_error(&format!("{rate} changes a second"));
     let churn = window("churn", &world, &mut started, churn(&world, vms, rate, duration));
-    report(nodes, vms, &[idle, churn.await?])
+    let windows = [idle, churn.await?];
+    report(nodes, vms, arguments.latency, &windows)
 }
 
 async fn window(
@@ -129,7 +131,7 @@ impl Window {
     }
 }
 
-fn report(nodes: usize, vms: usize, windows: &[Window]) -> Result<()> {
+fn report(nodes: usize, vms: usize, latency: Latency, windows: &[Window]) -> Result<()> {
     let title = format!("{vms} VMS, {nodes} NODES");
     let mut rows =
         vec![std::iter::once(title).chain(windows.iter().map(|one| one.name.to_owned())).collect()];
@@ -146,11 +148,12 @@ fn report(nodes: usize, vms: usize, windows: &[Window]) -> Result<()> {
     row("requests at Kubernetes, 1/min", &|one| one.per_minute(one.kubernetes_requests));
     row("anonymous memory, MB", &|one| one.rss_mb);
     print_line(&table(&rows));
+    print_line(&format!("vCenter's latency: {latency}"));
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/bench");
     fs::create_dir_all(&dir)?;
     let windows: Vec<Value> = windows.iter().map(Window::json).collect();
-    let text =
-        serde_json::to_string_pretty(&json!({"vms": vms, "nodes": nodes, "windows": windows}))?;
+    let all = json!({"vms": vms, "nodes": nodes, "latency": latency, "windows": windows});
+    let text = serde_json::to_string_pretty(&all)?;
     let file = dir.join("ccm-churn.json");
     fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
     print_line("written to target/bench/ccm-churn.json");

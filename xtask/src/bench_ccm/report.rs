@@ -38,6 +38,9 @@ pub(super) fn report(runs: &[Run]) -> Result<()> {
     }
     print_line("");
     print_line(&table(&rows));
+    if let Some(run) = runs.first() {
+        print_line(&format!("vCenter's latency: {}", run.latency));
+    }
     write(runs)
 }
 
@@ -102,14 +105,17 @@ fn bounds(ours: &Run, runs: &[Run]) -> Vec<Bound> {
     bounds
 }
 
-/// Runs with another number of Nodes that were written before stay.
+/// Runs with another number of Nodes or another latency that were written before stay.
 fn write(runs: &[Run]) -> Result<()> {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/bench");
     fs::create_dir_all(&dir)?;
     let file = dir.join("ccm.json");
     let before = fs::read(&file).ok().and_then(|text| serde_json::from_slice::<Value>(&text).ok());
     let mut all = before.and_then(|before| before["runs"].as_array().cloned()).unwrap_or_default();
-    all.retain(|one| runs.iter().all(|run| one["nodes"] != run.nodes));
+    let same = |one: &Value, run: &Run| {
+        one["nodes"] == run.nodes && one["latency"].as_str().unwrap_or("none") == run.latency.name()
+    };
+    all.retain(|one| !runs.iter().any(|run| same(one, run)));
     all.extend(runs.iter().map(as_json));
     fs::write(&file, serde_json::to_string_pretty(&json!({ "runs": all }))?)?;
     print_line("written to target/bench/ccm.json");
@@ -120,6 +126,7 @@ fn as_json(run: &Run) -> Value {
     json!({
         "program": run.program,
         "nodes": run.nodes,
+        "latency": run.latency,
         "seconds_to_first": run.seconds_to_first,
         "seconds_to_all": run.seconds_to_all,
         "peak_rss_mb": run.peak_rss_mb,

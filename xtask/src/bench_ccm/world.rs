@@ -24,7 +24,10 @@ use kube::{
     api::{PostParams, Request, WatchEvent, WatchParams},
     config::Kubeconfig,
 };
-use lab::{ControlPlane, VCenter, VCenterSpec, vcenter::Description};
+use lab::{
+    ControlPlane, VCenter, VCenterSpec,
+    vcenter::{Description, Latency},
+};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -119,9 +122,9 @@ fn uuid(index: usize) -> String {
 
 impl World {
     /// Starts a world with this many VMs, of which the first are Nodes.
-    pub(super) async fn start(nodes: usize, vms: usize) -> Result<Self> {
+    pub(super) async fn start(nodes: usize, vms: usize, latency: Latency) -> Result<Self> {
         let description = Description::Text(described(vms)?);
-        let spec = VCenterSpec { description, ..VCenterSpec::default() };
+        let spec = VCenterSpec { description, latency: Some(latency), ..VCenterSpec::default() };
         let (plane, vcenter) = tokio::try_join!(ControlPlane::start(), VCenter::start(&spec))?;
         let dir = tempfile::tempdir()?;
         let world = Self { plane, vcenter, dir };

@@ -6,7 +6,7 @@ use std::fmt;
 const LINES: usize = 30;
 
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Failure {
+pub(crate) struct Failure {
     test: String,
     /// What the test printed from its panic on, without backtraces.
     message: String,
@@ -26,14 +26,13 @@ impl fmt::Display for Failure {
 }
 
 /// Reads standard output and error of `cargo test --no-fail-fast`, in the order in which they were written.
-pub(super) fn read(output: &str) -> Vec<Failure> {
+pub(crate) fn read(output: &str) -> Vec<Failure> {
     let mut failures = Vec::new();
     // Those of the test program whose output is being read.
     let mut pending: Vec<(String, Vec<&str>)> = Vec::new();
     let mut in_section = false;
     for line in output.lines() {
-        let title = line.strip_prefix("---- ").and_then(|rest| rest.strip_suffix(" stdout ----"));
-        if let Some(test) = title {
+        if let Some(test) = title(line) {
             pending.push((test.to_owned(), Vec::new()));
             in_section = true;
         } else if line == "failures:" {
@@ -49,6 +48,18 @@ pub(super) fn read(output: &str) -> Vec<Failure> {
         }
     }
     failures
+}
+
+/// The message of the first test that failed, in the output of one test program.
+pub(crate) fn message_of(output: &str) -> Option<String> {
+    let section = output.lines().skip_while(|line| title(line).is_none()).skip(1);
+    let lines: Vec<&str> = section.take_while(|line| *line != "failures:").collect();
+    (!lines.is_empty()).then(|| message(&lines))
+}
+
+/// The test whose output begins with this line.
+fn title(line: &str) -> Option<&str> {
+    line.strip_prefix("---- ")?.strip_suffix(" stdout ----")
 }
 
 /// The flags that cargo recommends after a test program has failed.
@@ -162,6 +173,14 @@ error: 2 targets failed:
   cargo test -p one --test all -- --exact api_is_ready",
             ]
         );
+    }
+
+    #[test]
+    fn the_message_of_one_test_program_ends_with_its_section() {
+        let message = message_of(OUTPUT).unwrap();
+        assert!(message.starts_with("thread 'wrong::sum'"), "{message}");
+        assert!(message.ends_with(" right: 2"), "{message}");
+        assert_eq!(message_of("running 1 test\ntest fine ... ok\n"), None);
     }
 
     #[test]

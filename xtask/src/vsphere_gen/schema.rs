@@ -153,6 +153,23 @@ pub(crate) fn overlay(model: &mut Model, text: &str) -> Result<()> {
                 model.methods.push(method);
                 owner = Owner::Method;
             }
+            ["seen", name, rest @ ..] => {
+                let since = since(model, &line, rest)?;
+                let same =
+                    |known: &&mut Method| known.name == *name && known.service == line.service;
+                let (before, fields) = if let Some(data) = model.data.get_mut(*name) {
+                    (&mut data.since, &mut data.fields)
+                } else if let Some(method) = model.methods.iter_mut().find(same) {
+                    (&mut method.since, &mut method.parameters)
+                } else {
+                    bail!("{place}: no type or method {name}");
+                };
+                // Fields that were added later stay so.
+                for field in fields.iter_mut().filter(|field| field.since == *before) {
+                    field.since.clone_from(&since);
+                }
+                *before = since;
+            }
             _ => bail!("{place}: not understood; the top of the file says what a line may be"),
         }
     }
@@ -264,6 +281,10 @@ CreateDataType("vim.Known", "Known", "vmodl.DynamicData", "vim.version.version15
     fn errors_name_the_line() {
         for (text, message) in [
             ("type X", "schema/overlay.txt:1: a [SERVICE] must come first"),
+            (
+                "[vim]\nseen Unknown since vim:6.7.3",
+                "schema/overlay.txt:2: no type or method Unknown",
+            ),
             ("[vim]\ntype Known", "schema/overlay.txt:2: Known is known already; take it out here"),
             ("[vim]\n# why\ntype X since vim:1", "schema/overlay.txt:3: no version vim:1"),
             ("[vim]\n  one string", "schema/overlay.txt:2: a field of nothing"),

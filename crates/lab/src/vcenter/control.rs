@@ -1,8 +1,12 @@
 //! The simulator's control endpoint: JSON over HTTP on loopback. `lab/vcenter/README.md` lists the calls.
 
+mod assumptions;
+mod disks;
+
 use std::net::SocketAddr;
 
 use anyhow::{Context, Result, bail};
+pub use assumptions::Assumption;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::{
@@ -84,6 +88,9 @@ pub enum Moment {
     /// Its task succeeds, with the fault inside the result of the volume.
     #[serde(rename = "result")]
     Result,
+    /// The same, although the work was done.
+    #[serde(rename = "result-done")]
+    ResultDone,
     /// Its task never ends.
     #[serde(rename = "task-never")]
     Never,
@@ -304,14 +311,6 @@ impl Control {
         self.post("/clock", json!({"skew_ms": milliseconds})).await.map(drop)
     }
 
-    /// Switches an assumption about real vCenters, by its name in the simulator's README.
-    ///
-    /// # Errors
-    /// As [`Control::state`].
-    pub async fn assume(&self, name: &str, value: Value) -> Result<()> {
-        self.post("/assumptions", json!({name: value})).await.map(drop)
-    }
-
     /// The logins that were refused, oldest first.
     ///
     /// # Errors
@@ -523,12 +522,30 @@ impl Control {
         .map(drop)
     }
 
-    async fn post(&self, path: &str, body: Value) -> Result<Value> {
+    /// Marks a datastore as one on which drivers shall make no volumes, or takes the mark away.
+    ///
+    /// # Errors
+    /// As [`Control::state`].
+    pub async fn suspend_datastore(&self, datastore: &str, suspended: bool) -> Result<()> {
+        let body = json!({"datastore": datastore, "suspended": suspended});
+        self.post("/datastore/state", body).await.map(drop)
+    }
+
+    /// Puts a datastore into maintenance, or takes it out.
+    ///
+    /// # Errors
+    /// As [`Control::state`].
+    pub async fn maintain_datastore(&self, datastore: &str, maintenance: bool) -> Result<()> {
+        let body = json!({"datastore": datastore, "maintenance": maintenance});
+        self.post("/datastore/state", body).await.map(drop)
+    }
+
+    pub(super) async fn post(&self, path: &str, body: Value) -> Result<Value> {
         self.call("POST", path, body).await
     }
 
     /// One request on one connection: no client crate is worth its weight for this.
-    async fn call(&self, verb: &str, path: &str, body: Value) -> Result<Value> {
+    pub(super) async fn call(&self, verb: &str, path: &str, body: Value) -> Result<Value> {
         let body = if body.is_null() { String::new() } else { body.to_string() };
         let mut stream = TcpStream::connect(self.at).await.with_context(|| {
             format!("the simulator's control endpoint {} does not answer", self.at)

@@ -9,7 +9,8 @@ use anyhow::Result;
 use lab::{
     VCenter, VCenterSpec,
     vcenter::{
-        ADMINISTRATOR, Certificate, Description, Fault, HttpFault, HttpFaultKind, Moment, Power,
+        ADMINISTRATOR, Certificate, Description, Fault, GuestInterface, GuestReport, HttpFault,
+        HttpFaultKind, Latency, Moment, Power,
     },
 };
 use serde_json::{Value, json};
@@ -59,6 +60,45 @@ async fn a_volume_lives_from_create_to_delete() {
     vcenter.cnsctl(&["detach", &volume, NODE_1]).unwrap();
     vcenter.cnsctl(&["delete", &volume]).unwrap();
     assert_eq!(vcenter.cnsctl(&["list"]).unwrap(), "");
+}
+
+#[tokio::test]
+async fn an_assumption_that_a_test_sets_is_not_consulted() {
+    let vcenter = VCenter::start(&VCenterSpec::default()).await.unwrap();
+    let control = vcenter.control();
+    vcenter.cnsctl(&["create", "pvc-1", "100", DATASTORE]).unwrap();
+    let limit = control.assumption("NameLimit").await.unwrap();
+    assert!(limit.consulted && limit.choices.contains(&limit.default), "{limit:?}");
+
+    let vcenter = VCenter::start(&VCenterSpec::default()).await.unwrap();
+    let control = vcenter.control();
+    control.assume("NameLimit", json!(3)).await.unwrap();
+    let refused = vcenter.cnsctl(&["create", "pvc-1", "100", DATASTORE]).unwrap_err();
+    assert!(refused.to_string().contains("name"), "{refused}");
+    let limit = control.assumption("NameLimit").await.unwrap();
+    assert!(limit.value == json!(3) && !limit.consulted, "{limit:?}");
+    control.assumption("NameLimits").await.unwrap_err();
+}
+
+/// The walk (`cargo xtask walk`) depends on it. The test starts itself, because no test may change its environment.
+#[tokio::test]
+async fn the_environment_of_a_test_reaches_the_simulators_that_it_starts() {
+    const FORCED: &str = "VCENTER_ASSUME";
+    const IN_CHILD: &str = "NameLimit=255";
+    if std::env::var(FORCED).is_ok_and(|forced| forced == IN_CHILD) {
+        let vcenter = VCenter::start(&VCenterSpec::default()).await.unwrap();
+        vcenter.cnsctl(&["create", "pvc-1", "100", DATASTORE]).unwrap();
+        let limit = vcenter.control().assumption("NameLimit").await.unwrap();
+        assert!(limit.value == json!(255) && limit.default != json!(255), "{limit:?}");
+        return;
+    }
+    let record = tempfile::NamedTempFile::new().unwrap();
+    let name = "vcenter::the_environment_of_a_test_reaches_the_simulators_that_it_starts";
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    child.args(["--exact", name]).env(FORCED, IN_CHILD).env("VCENTER_CONSULTED", record.path());
+    assert!(lab::run(&mut child).unwrap().contains("1 passed"));
+    let consulted = std::fs::read_to_string(record.path()).unwrap();
+    assert!(consulted.lines().any(|line| line == IN_CHILD), "{consulted}");
 }
 
 #[tokio::test]
@@ -148,7 +188,7 @@ async fn machines_change_on_request_and_wrong_requests_change_nothing() {
     assert_eq!((&lost["state"], &lost["power"]), (&json!("inaccessible"), &json!("suspended")));
     assert_eq!(
         object(&changed.inventory, "node-2").unwrap()["vm"]["addresses"],
-        json!(["10.99.0.77"])
+        json!(["10.99.0.77", "fe80::250:56ff:fe99:2"])
     );
     assert_eq!(object(&changed.inventory, "cluster-1").unwrap()["tags"], Value::Null);
     assert_eq!(object(&changed.inventory, "shared-2").unwrap()["datastore"]["accessible"], false);
@@ -224,7 +264,7 @@ async fn a_full_datastore_a_host_in_maintenance_and_a_rule_for_one_user_are_had_
     let control = vcenter.control();
     control.free_space("shared-1", 1 << 20).await.unwrap();
     let full = vcenter.cnsctl(&["create", "large", "100", DATASTORE]).unwrap_err();
-    assert!(full.to_string().to_lowercase().contains("space"), "{full}");
+    assert!(full.to_string().contains("VSLM task failed"), "{full}");
     control.maintain_host("esx-1.lab.example", true).await.unwrap();
     let inventory = control.state().await.unwrap().inventory;
     assert_eq!(object(&inventory, "esx-1.lab.example").unwrap()["host"]["maintenance"], true);
@@ -249,4 +289,75 @@ async fn a_full_datastore_a_host_in_maintenance_and_a_rule_for_one_user_are_had_
     vcenter.cnsctl(&["list"]).unwrap();
     let unknown = control.expire_session("no-such-session").await.unwrap_err();
     assert!(unknown.to_string().contains("no-such-session"), "{unknown}");
+}
+
+#[tokio::test]
+async fn guests_report_odd_things_on_request() {
+    let vcenter = VCenter::start(&VCenterSpec::default()).await.unwrap();
+    let control = vcenter.control();
+    let addresses = async |report: GuestReport| {
+        control.report_guest("node-1", &report).await.unwrap();
+        let inventory = control.state().await.unwrap().inventory;
+        object(&inventory, "node-1").unwrap()["vm"]["addresses"].clone()
+    };
+    let own = ["10.99.0.11", "fe80::250:56ff:fe99:1"];
+    let none = GuestReport { net: Some(false), ..GuestReport::default() };
+    assert_eq!(addresses(none).await, json!([]));
+    let bridge = GuestInterface {
+        mac: "02:42:ac:11:00:01".to_owned(),
+        addresses: vec!["172.17.0.1/16".to_owned()],
+    };
+    let bridged = GuestReport {
+        net: Some(true),
+        interfaces: Some(vec![bridge]),
+        interfaces_first: Some(true),
+        ..GuestReport::default()
+    };
+    assert_eq!(addresses(bridged).await, json!(["172.17.0.1", own[0], own[1]]));
+    let many = GuestReport { pod_interfaces: Some(400), ..GuestReport::default() };
+    assert_eq!(addresses(many).await, json!([]));
+    let blank = GuestReport {
+        interfaces: Some(Vec::new()),
+        pod_interfaces: Some(0),
+        ip_address: Some("169.254.1.1".to_owned()),
+        blank_reads: Some(1),
+        ..GuestReport::default()
+    };
+    assert_eq!(addresses(blank).await, json!([]));
+    let back = GuestReport { blank_reads: Some(0), ..GuestReport::default() };
+    assert_eq!(addresses(back).await, json!(own));
+    control.vanish("old-vm").await.unwrap();
+    let unknown = control.vanish("no-such-vm").await.unwrap_err();
+    assert!(unknown.to_string().contains("no-such-vm"), "{unknown}");
+}
+
+#[tokio::test]
+async fn a_vcenter_takes_the_time_that_is_chosen() {
+    let spec = VCenterSpec { latency: Some(Latency::FastLab), ..VCenterSpec::default() };
+    let vcenter = VCenter::start(&spec).await.unwrap();
+    let control = vcenter.control();
+    assert_eq!(vcenter.latency(), Latency::FastLab);
+    assert_eq!(control.latency().await.unwrap(), Latency::FastLab);
+    let started = Instant::now();
+    vcenter.cnsctl(&["create", "slow", "10", DATASTORE]).unwrap();
+    // No create of this profile takes less.
+    assert!(started.elapsed() >= Duration::from_millis(100), "{:?}", started.elapsed());
+    control.set_latency(Latency::None).await.unwrap();
+    assert_eq!(control.state_as_json().await.unwrap()["latency"], "none");
+    let text = "latency: loaded\ndatacenters: [{name: dc}]\n".to_owned();
+    let spec = VCenterSpec { description: Description::Text(text), ..VCenterSpec::default() };
+    assert_eq!(VCenter::start(&spec).await.unwrap().latency(), Latency::Loaded);
+}
+
+#[tokio::test]
+async fn no_volume_is_placed_on_a_datastore_in_maintenance() {
+    let vcenter = VCenter::start(&VCenterSpec::default()).await.unwrap();
+    let control = vcenter.control();
+    // The mark is for drivers: vCenter itself does not look at it.
+    control.suspend_datastore("shared-1", true).await.unwrap();
+    vcenter.cnsctl(&["create", "marked", "10", DATASTORE]).unwrap();
+    control.maintain_datastore("shared-1", true).await.unwrap();
+    vcenter.cnsctl(&["create", "maintained", "10", DATASTORE]).unwrap_err();
+    control.maintain_datastore("shared-1", false).await.unwrap();
+    vcenter.cnsctl(&["create", "back", "10", DATASTORE]).unwrap();
 }

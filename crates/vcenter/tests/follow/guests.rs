@@ -7,10 +7,12 @@ use vsphere::{reference::Ref, types::VirtualMachine};
 
 use crate::site::{LIMIT, Site, wait_for};
 
+/// Without the link-local one that every card has besides.
 fn addresses(snapshot: &Snapshot, vm: &Ref<VirtualMachine>) -> Vec<IpAddr> {
     let guest = snapshot.guest(vm);
     let nics = guest.map(|guest| guest.nics).unwrap_or_default();
-    nics.into_iter().flat_map(|nic| nic.addresses).collect()
+    let link_local = |ip: &IpAddr| matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local());
+    nics.into_iter().flat_map(|nic| nic.addresses).filter(|ip| !link_local(ip)).collect()
 }
 
 pub(crate) fn has(snapshot: &Snapshot, vm: &Ref<VirtualMachine>, address: &str) -> bool {

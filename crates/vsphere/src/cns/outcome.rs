@@ -36,8 +36,9 @@ pub struct Created {
     pub datastore: Option<Ref<Datastore>>,
     /// The datastores that CNS looked at, with the reasons against those that it did not take.
     pub placements: Vec<CnsPlacementResult>,
-    /// Whether a volume of the disk, or with the id that the caller chose, was there before: by an earlier attempt,
-    /// unless ids are chosen twice. Its size and policy need not be those of this attempt.
+    /// Whether the server said that a volume of the disk, or with the id that the caller chose, was there before: by
+    /// an earlier attempt, unless ids are chosen twice. From 9.1 on it does not say so of one that lies where it is
+    /// wanted. Its size and policy need not be those of this attempt.
     pub existed: bool,
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{Cause, Error, Failure, Missing, Remedy};
-use crate::{reference::Ref, soap};
+use crate::{reference::Ref, soap, types::CnsPlacementResult};
 
 /// The error of a call that is answered with a fault of this type.
 fn error(name: &str, content: &str) -> Error {
@@ -54,6 +54,32 @@ fn what_is_missing_is_named_and_only_by_the_fault_of_the_call_itself() {
 fn a_device_that_cannot_be_accessed_is_not_in_use() {
     assert_eq!(error("CannotAccessVmDisk", "").remedy, Remedy::Retry);
     assert_eq!(wrapping("ResourceInUse", "").remedy, Remedy::InUse);
+}
+
+/// The remedy of a creation that fails with this fault, with one reason for each datastore.
+fn unplaced(fault_name: &str, reasons: &[&str]) -> Remedy {
+    let fault = |name: &str| error(name, "").fault().unwrap().clone();
+    let placement = |reason: &&str| CnsPlacementResult {
+        placement_faults: vec![fault(reason)],
+        ..CnsPlacementResult::default()
+    };
+    let placements = reasons.iter().map(placement).collect();
+    Cause::Unplaced { fault: Box::new(fault(fault_name)), placements }.remedy()
+}
+
+#[test]
+fn a_creation_lacks_space_if_every_datastore_that_suits_the_policy_does() {
+    let cases: [(&[&str], Remedy); 5] = [
+        (&["NoDiskSpace"], Remedy::NoSpace),
+        (&["NoDiskSpace", "CnsInCompatibleFault", "NoDiskSpace"], Remedy::NoSpace),
+        (&["CnsInCompatibleFault"], Remedy::Refused),
+        (&["NoDiskSpace", "CnsMissingPrivilegeFault"], Remedy::Refused),
+        (&["NoDiskSpace", "CnsPlacementFault"], Remedy::Refused),
+    ];
+    for (reasons, remedy) in cases {
+        assert_eq!(unplaced("CnsFault", reasons), remedy, "{reasons:?}");
+    }
+    assert_eq!(unplaced("TaskInProgress", &["NoDiskSpace"]), Remedy::Busy);
 }
 
 #[test]

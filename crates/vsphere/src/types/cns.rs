@@ -506,7 +506,7 @@ crate::xml::method! {
         snapshot_query_filter: CnsSnapshotQueryFilter = "snapshotQueryFilter",
     } -> Ref<Task>
 
-    CnsRelocateVolume = "CnsRelocateVolume" on CnsVolumeManager at Cns since VSAN_7_4 {
+    CnsRelocateVolume = "CnsRelocateVolume" on CnsVolumeManager at Cns since VSAN_7_0U1 {
         relocate_specs: Vec<AnyCnsVolumeRelocateSpec> = "relocateSpecs",
     } -> Ref<Task>
 

@@ -18,7 +18,7 @@ use vsphere::{
 };
 
 use crate::site::{
-    CPI, CSI, LIMIT, administrator, calls, connect, sessions, settings, vcenter, vcenter_of,
+    CPI, CSI, LIMIT, administrator, calls, connect, fix, sessions, settings, vcenter, vcenter_of,
     wait_for,
 };
 
@@ -162,6 +162,7 @@ async fn a_closed_connection_refuses_and_leaves_no_session() {
 #[tokio::test]
 async fn the_version_of_vsan_is_read_before_the_first_call_to_cns() {
     let vcenter = vcenter().await;
+    fix(&vcenter, &[("Snapshots", true.into())]).await;
     let connection = administrator(&vcenter);
     let document = "/sdk/vsanServiceVersions.xml";
     let missing = HttpFault {

@@ -327,7 +327,8 @@ async fn cards_have_the_name_of_their_network_whether_or_not_the_guest_reports()
         assert_eq!(nics[&vms[0]].iter().map(told).collect::<Vec<_>>(), expected, "{release}");
         let [nic] = &nics[&vms[1]][..] else { panic!("{release}: {nics:?}") };
         assert_eq!(told(nic), card("00:50:56:99:00:03", "nodes", true), "{release}");
-        let addresses = ["10.99.0.13", "fd00::13"].map(|ip| ip.parse::<IpAddr>().unwrap());
+        let addresses = ["10.99.0.13", "fd00::13", "fe80::250:56ff:fe99:3"];
+        let addresses = addresses.map(|ip| ip.parse::<IpAddr>().unwrap());
         assert_eq!(nic.addresses, addresses, "{release}");
     }
 }

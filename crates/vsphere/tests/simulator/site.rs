@@ -6,6 +6,7 @@ use lab::{
     VCenter, VCenterSpec,
     vcenter::{ADMINISTRATOR, Description},
 };
+use serde_json::Value;
 use vsphere::{
     collector::{Change, Collector},
     connection::{Connection, Settings},
@@ -36,6 +37,13 @@ pub(crate) async fn vcenter_of(release: &str) -> VCenter {
 pub(crate) async fn described(world: &str) -> VCenter {
     let description = Description::Text(world.to_owned());
     VCenter::start(&VCenterSpec { description, ..VCenterSpec::default() }).await.unwrap()
+}
+
+/// Fixes answers of vCenter that a test is about, so that it does not run under other assumptions about them.
+pub(crate) async fn fix(vcenter: &VCenter, answers: &[(&str, Value)]) {
+    for (assumption, value) in answers {
+        vcenter.control().assume(assumption, value.clone()).await.unwrap();
+    }
 }
 
 /// Settings for a user of the default world.

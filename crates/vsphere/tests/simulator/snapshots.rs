@@ -13,7 +13,7 @@ use vsphere::{
 
 use crate::{
     cns::{datastore, volume},
-    site::{CSI, LIMIT, connect, vcenter, vcenter_of},
+    site::{CSI, LIMIT, connect, fix, vcenter, vcenter_of},
 };
 
 const UNKNOWN: &str = "00000000-0000-4000-8000-000000000000";
@@ -36,6 +36,8 @@ fn gone(snapshot: &CnsSnapshot) -> CnsSnapshotDeleteSpec {
 /// Taken, listed, restored and deleted.
 async fn live(release: &str) {
     let vcenter = vcenter_of(release).await;
+    fix(&vcenter, &[("Snapshots", true.into()), ("MaxSnapshotPage", 128.into())]).await;
+    fix(&vcenter, &[("DeleteMissingSnapshot", "NotFound".into())]).await;
     let connection = connect(&vcenter, CSI);
     let volumes = connection.volumes();
     let one = volume(&connection, "pvc-1").await;
@@ -102,6 +104,8 @@ async fn snapshots_live_from_create_to_delete_on_9_1() {
 #[tokio::test]
 async fn snapshots_are_listed_page_by_page() {
     let vcenter = vcenter().await;
+    fix(&vcenter, &[("Snapshots", true.into()), ("SnapshotLimit", 32.into())]).await;
+    fix(&vcenter, &[("MaxSnapshotPage", 128.into())]).await;
     let connection = connect(&vcenter, CSI);
     let volumes = connection.volumes();
     let one = volume(&connection, "pvc-1").await;
@@ -139,6 +143,7 @@ async fn snapshots_are_listed_page_by_page() {
 #[tokio::test]
 async fn a_snapshot_that_was_taken_but_not_recorded_is_not_lost() {
     let vcenter = vcenter().await;
+    fix(&vcenter, &[("Snapshots", true.into())]).await;
     let connection = connect(&vcenter, CSI);
     let id = volume(&connection, "pvc-1").await;
     let fields = serde_json::json!({

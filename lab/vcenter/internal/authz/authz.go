@@ -14,6 +14,7 @@ import (
 	"github.com/vmware/govmomi/vim25"
 	"github.com/vmware/govmomi/vim25/types"
 
+	"vsphere-drivers.example/lab/vcenter/internal/assume"
 	"vsphere-drivers.example/lab/vcenter/internal/authz/directory"
 	"vsphere-drivers.example/lab/vcenter/internal/authz/sso"
 	"vsphere-drivers.example/lab/vcenter/internal/profile"
@@ -48,8 +49,22 @@ type Config struct {
 	// nothing else. That it does so everywhere is an assumption, hence the switch.
 	HideAncestors bool
 
+	// Assumptions are those of this vCenter; nil: the release's defaults.
+	Assumptions *assume.Settings
+
+	// Reads is told what clients read; it may be nil.
+	Reads Reads
+
 	// VolumeDatastore finds the datastore of a CNS volume; nil means that calls naming volumes only are not checked.
 	VolumeDatastore func(volumeID string) (types.ManagedObjectReference, bool)
+}
+
+// Reads is told what clients read, before they get the answer.
+type Reads interface {
+	// Vanishes tells whether an object that a read found left the inventory before the read was done.
+	Vanishes(object types.ManagedObjectReference) bool
+	// GuestRead says that a client is told what a VM's guest reports.
+	GuestRead(vm types.ManagedObjectReference)
 }
 
 // Authz is the state: directory, roles and permissions of one vCenter.
@@ -74,6 +89,16 @@ type Authz struct {
 // endpoints. It must run after the inventory is built (permissions name entities) and before the service listens;
 // the caller then runs Handle (or Check) from every Registry.Handler.
 func Install(service *simulator.Service, vim *simulator.Registry, cfg Config) (*Authz, error) {
+	if cfg.Assumptions == nil {
+		release := cfg.Release
+		if release == nil {
+			release = profile.All[len(profile.All)-1]
+		}
+		var err error
+		if cfg.Assumptions, err = assume.For(release); err != nil {
+			return nil, err
+		}
+	}
 	dir, err := directory.New(cfg.Directory)
 	if err != nil {
 		return nil, err

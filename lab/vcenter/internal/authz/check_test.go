@@ -6,10 +6,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/vmware/govmomi"
 	"github.com/vmware/govmomi/cns/types"
 	"github.com/vmware/govmomi/fault"
 	"github.com/vmware/govmomi/object"
 	"github.com/vmware/govmomi/simulator"
+	"github.com/vmware/govmomi/vim25"
 	vim "github.com/vmware/govmomi/vim25/types"
 	vslm "github.com/vmware/govmomi/vslm/types"
 
@@ -216,30 +218,62 @@ func TestPermissionsEndWithTheirEntity(t *testing.T) {
 	}
 }
 
+// fetch reads one property in the way of VMware's Python client.
+func (l *lab) fetch(c *govmomi.Client, ref vim.ManagedObjectReference, property string) (status int, answer string) {
+	l.t.Helper()
+	body := `<Envelope xmlns="http://schemas.xmlsoap.org/soap/envelope/"><Body><Fetch xmlns="urn:vim25"><_this type="` +
+		ref.Type + `">` + ref.Value + `</_this><prop>` + property + `</prop></Fetch></Body></Envelope>`
+	req, err := http.NewRequest(http.MethodPost, l.url.String(), strings.NewReader(body))
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	req.URL.User = nil
+	for _, cookie := range c.Jar.Cookies(req.URL) {
+		req.AddCookie(cookie)
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return res.StatusCode, string(text)
+}
+
 func TestFetchIsCheckedToo(t *testing.T) {
 	l := start(t, Config{})
 	l.grant(l.find("/DC0/vm/DC0_H0_VM0"), false)
 	c := l.login(userName, userPass)
 	for path, ok := range map[string]bool{"/DC0/vm/DC0_H0_VM0": true, "/DC0/vm/DC0_H0_VM1": false} {
-		ref := l.find(path)
-		body := `<Envelope xmlns="http://schemas.xmlsoap.org/soap/envelope/"><Body><Fetch xmlns="urn:vim25"><_this type="` +
-			ref.Type + `">` + ref.Value + `</_this><prop>config</prop></Fetch></Body></Envelope>`
-		req, err := http.NewRequest(http.MethodPost, l.url.String(), strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
+		status, answer := l.fetch(c, l.find(path), "config")
+		if (status == http.StatusOK) != ok || !ok && !strings.Contains(answer, "NoPermission") {
+			t.Errorf("%s: %d %.300s", path, status, answer)
 		}
-		req.URL.User = nil
-		for _, cookie := range c.Jar.Cookies(req.URL) {
-			req.AddCookie(cookie)
+	}
+}
+
+func TestFetchAnswersWithTheValueAsItIs(t *testing.T) {
+	l := start(t, Config{})
+	root := l.admin.ServiceContent.RootFolder
+	for _, test := range []struct {
+		ref            vim.ManagedObjectReference
+		property, want string
+	}{
+		{root, "name", `<FetchResponse xmlns="urn:vim25"><returnval`},
+		{root, "parent", `<soapenv:Body><FetchResponse xmlns="urn:vim25"></FetchResponse></soapenv:Body>`},
+		{vim25.ServiceInstance, "content", `<vStorageObjectManager type="VcenterVStorageObjectManager">`},
+		{vim.ManagedObjectReference{Type: "ManagedEntity", Value: root.Value}, "name", ">Datacenters</returnval>"},
+	} {
+		status, answer := l.fetch(l.admin, test.ref, test.property)
+		if status != http.StatusOK || !strings.Contains(answer, test.want) {
+			t.Errorf("%s of %s: %d %s", test.property, test.ref, status, answer)
 		}
-		res, err := http.DefaultClient.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		answer, _ := io.ReadAll(res.Body)
-		res.Body.Close()
-		if (res.StatusCode == http.StatusOK) != ok || !ok && !strings.Contains(string(answer), "NoPermission") {
-			t.Errorf("%s: %s %.300s", path, res.Status, answer)
-		}
+	}
+	status, answer := l.fetch(l.admin, vim.ManagedObjectReference{Type: "Folder", Value: "group-d99"}, "name")
+	if status != http.StatusInternalServerError || !strings.Contains(answer, "ManagedObjectNotFound") {
+		t.Errorf("of a missing object: %d %s", status, answer)
 	}
 }

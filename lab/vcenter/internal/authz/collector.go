@@ -1,6 +1,7 @@
 package authz
 
 import (
+	"slices"
 	"sync"
 
 	"github.com/google/uuid"
@@ -8,6 +9,8 @@ import (
 	"github.com/vmware/govmomi/vim25/methods"
 	"github.com/vmware/govmomi/vim25/soap"
 	"github.com/vmware/govmomi/vim25/types"
+
+	"vsphere-drivers.example/lab/vcenter/internal/assume"
 )
 
 // propertyCollector is a session's twin of the PropertyCollector. It lets the stock one read and then removes what the
@@ -68,6 +71,11 @@ func (c *propertyCollector) RetrievePropertiesEx(ctx *simulator.Context, req *ty
 	if restricted(s) {
 		objects = s.filterContent(objects, namedObjects(req.SpecSet...))
 	}
+	objects, body.Fault_ = c.noteRead(objects, req.SpecSet)
+	if body.Fault_ != nil {
+		body.Res = nil
+		return body
+	}
 	objects, token := c.cut(objects, req.Options.MaxObjects)
 	body.Res.Returnval = &types.RetrieveResult{Token: token, Objects: objects}
 	if len(objects) == 0 {
@@ -124,8 +132,56 @@ func (c *propertyCollector) CancelRetrievePropertiesEx(req *types.CancelRetrieve
 func (c *propertyCollector) RetrieveProperties(ctx *simulator.Context, req *types.RetrieveProperties) soap.HasFault {
 	s := c.a.sessionScope(ctx)
 	body, ok := c.PropertyCollector.RetrieveProperties(ctx, req).(*methods.RetrievePropertiesBody)
-	if ok && restricted(s) && body.Res != nil {
+	if !ok || body.Res == nil {
+		return body
+	}
+	if restricted(s) {
 		body.Res.Returnval = s.filterContent(body.Res.Returnval, namedObjects(req.SpecSet...))
 	}
+	if body.Res.Returnval, body.Fault_ = c.noteRead(body.Res.Returnval, req.SpecSet); body.Fault_ != nil {
+		body.Res = nil
+	}
 	return body
+}
+
+// noteRead tells what was read to those who want to know, and leaves out what is gone by now, or fails for it.
+func (c *propertyCollector) noteRead(objects []types.ObjectContent, specs []types.PropertyFilterSpec) ([]types.ObjectContent, *soap.Fault) {
+	if c.a.cfg.Reads == nil {
+		return objects, nil
+	}
+	guests := slices.ContainsFunc(specs, func(spec types.PropertyFilterSpec) bool { return readsGuest(spec.PropSet) })
+	var kept []types.ObjectContent // once one is gone
+	for i, o := range objects {
+		if c.a.cfg.Reads.Vanishes(o.Obj) {
+			if !slices.ContainsFunc(specs, func(spec types.PropertyFilterSpec) bool { return isTrue(spec.ReportMissingObjectsInResults) }) &&
+				assume.VanishedObject.In(c.a.cfg.Assumptions) == "fault" {
+				return nil, notFound(o.Obj)
+			}
+			if kept == nil {
+				kept = slices.Clone(objects[:i])
+			}
+			continue
+		}
+		if guests && o.Obj.Type == "VirtualMachine" {
+			c.a.cfg.Reads.GuestRead(o.Obj)
+		}
+		if kept != nil {
+			kept = append(kept, o)
+		}
+	}
+	if kept != nil {
+		return kept, nil
+	}
+	return objects, nil
+}
+
+// readsGuest tells whether addresses of guests are among the properties that are asked for.
+func readsGuest(specs []types.PropertySpec) bool {
+	return slices.ContainsFunc(specs, func(spec types.PropertySpec) bool {
+		return isTrue(spec.All) || slices.ContainsFunc(spec.PathSet, ofGuest)
+	})
+}
+
+func ofGuest(path string) bool {
+	return touches(path, "guest.net") || touches(path, "guest.ipAddress") || touches(path, "summary.guest.ipAddress")
 }

@@ -8,6 +8,8 @@ import (
 	"github.com/vmware/govmomi/vim25/mo"
 	"github.com/vmware/govmomi/vim25/soap"
 	"github.com/vmware/govmomi/vim25/types"
+
+	"vsphere-drivers.example/lab/vcenter/internal/assume"
 )
 
 // propertyFilter is one filter of a collector, with what the client knows of its objects.
@@ -121,11 +123,34 @@ func (f *propertyFilter) noteOne(c *change) (stale bool) {
 		f.queue(c.ref, m)
 		return stale
 	}
-	if slices.ContainsFunc(f.Spec.PropSet, func(spec types.PropertySpec) bool { return len(wanted(spec, c.paths)) > 0 }) {
-		m.changed = append(m.changed, c.paths...)
+	paths := f.loud(c)
+	if slices.ContainsFunc(f.Spec.PropSet, func(spec types.PropertySpec) bool { return len(wanted(spec, paths)) > 0 }) {
+		m.changed = append(m.changed, paths...)
 		f.queue(c.ref, m)
 	}
 	return stale
+}
+
+// loud are the changed properties of which vCenter tells those who wait.
+func (f *propertyFilter) loud(c *change) []string {
+	asked := slices.ContainsFunc(c.paths, func(path string) bool {
+		return silent(c.ref, path) && slices.ContainsFunc(f.Spec.PropSet, func(spec types.PropertySpec) bool { return len(wanted(spec, []string{path})) > 0 })
+	})
+	if !asked || !assume.SilentProperties.In(f.c.a.cfg.Assumptions) {
+		return c.paths
+	}
+	return slices.DeleteFunc(slices.Clone(c.paths), func(path string) bool { return silent(c.ref, path) })
+}
+
+// silent tells properties of entities for which vCenter may send no updates.
+func silent(of types.ManagedObjectReference, path string) bool {
+	switch path {
+	case "recentTask":
+		return of.Type != "TaskManager"
+	case "overallStatus", "summary.overallStatus", "configStatus", "configIssue", "triggeredAlarmState":
+		return true
+	}
+	return false
 }
 
 // resolve finds what the filter selects now.
@@ -138,8 +163,7 @@ func (f *propertyFilter) resolve(ctx *simulator.Context) ([]types.ManagedObjectR
 		object := ctx.Session.Get(o.Obj)
 		if object == nil {
 			if !f.resolved && !isTrue(f.Spec.ReportMissingObjectsInResults) {
-				return nil, simulator.Fault("The object has already been deleted or has not been completely created",
-					&types.ManagedObjectNotFound{Obj: o.Obj})
+				return nil, notFound(o.Obj)
 			}
 			continue
 		}
@@ -218,6 +242,7 @@ func (f *propertyFilter) tell(ctx *simulator.Context, s *scope, room int) []type
 		}
 		for _, u := range updates {
 			f.members[u.Obj].told = u.Kind != types.ObjectUpdateKindLeave
+			f.noteGuest(u)
 		}
 		for _, ref := range batch {
 			if m := f.members[ref]; !m.selected && !m.gone {
@@ -227,6 +252,17 @@ func (f *propertyFilter) tell(ctx *simulator.Context, s *scope, room int) []type
 		all = append(all, updates...)
 	}
 	return all
+}
+
+// noteGuest says that the client is told what a guest reports.
+func (f *propertyFilter) noteGuest(u types.ObjectUpdate) {
+	if f.c.a.cfg.Reads == nil || u.Obj.Type != "VirtualMachine" {
+		return
+	}
+	if u.Kind == types.ObjectUpdateKindEnter && readsGuest(f.Spec.PropSet) || u.Kind == types.ObjectUpdateKindModify &&
+		slices.ContainsFunc(u.ChangeSet, func(c types.PropertyChange) bool { return ofGuest(c.Name) }) {
+		f.c.a.cfg.Reads.GuestRead(u.Obj)
+	}
 }
 
 // updates says what there is to tell about some members. Changes from here on are noted again.

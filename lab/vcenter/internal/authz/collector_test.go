@@ -8,6 +8,7 @@ import (
 
 	"github.com/vmware/govmomi/object"
 	"github.com/vmware/govmomi/view"
+	"github.com/vmware/govmomi/vim25/methods"
 	"github.com/vmware/govmomi/vim25/mo"
 	"github.com/vmware/govmomi/vim25/types"
 )
@@ -248,6 +249,28 @@ func TestALostAnswerIsToldAgainAndOtherVersionsAreRefused(t *testing.T) {
 		}
 	}
 	f.nothing("after refused versions")
+}
+
+func TestACheckDoesNotWait(t *testing.T) {
+	l := start(t, Config{})
+	f := l.follow(l.admin)
+	f.machines("name")
+	version := f.poll(0, 0).Version
+	check := func() *types.UpdateSet {
+		t.Helper()
+		answer, err := methods.CheckForUpdates(l.ctx, l.admin, &types.CheckForUpdates{This: f.collector.Reference(), Version: version})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return answer.Returnval
+	}
+	if set := check(); set != nil {
+		t.Errorf("told %+v", set)
+	}
+	l.change(l.vms()[0], to("name", "a"))
+	if set := check(); set == nil || len(set.FilterSet) != 1 {
+		t.Errorf("told %+v", set)
+	}
 }
 
 func TestWaitsEndWhenCanceledOrFollowedByAnother(t *testing.T) {

@@ -11,11 +11,12 @@ import (
 	"github.com/vmware/govmomi/vim25/methods"
 	"github.com/vmware/govmomi/vim25/soap"
 	"github.com/vmware/govmomi/vim25/types"
+
+	"vsphere-drivers.example/lab/vcenter/internal/assume"
 )
 
 const (
-	usualPage   = 100 // objects in an answer when the client does not say; vCenter's default
-	largestPage = 500 // more are not given, whatever the client says
+	largestPage = 500 // objects in an answer; more are not given, whatever the client says
 
 	// settle is how long a wait goes on after the first change, so that changes made together are told together.
 	settle = 10 * time.Millisecond
@@ -43,11 +44,10 @@ type waits struct {
 type request struct {
 	version string
 	once    bool // tell what there is, wait for nothing
-	page    int
+	page    int  // most objects in the answer; 0 when the client does not say
 }
 
 func (r *request) read(options *types.WaitOptions) (context.Context, context.CancelFunc) {
-	r.page = usualPage
 	if options == nil {
 		return context.WithCancel(context.Background())
 	}
@@ -161,7 +161,7 @@ func (c *propertyCollector) filters() []*propertyFilter {
 	return slices.Clone(c.waits.filters)
 }
 
-// next is one page of what there is to tell.
+// next is one page of what there is to tell, of vCenter's own size when room is 0.
 func (c *propertyCollector) next(ctx *simulator.Context, room int) (*types.UpdateSet, *soap.Fault) {
 	changes := c.waits.watch.take()
 	filters := c.filters()
@@ -176,6 +176,11 @@ func (c *propertyCollector) next(ctx *simulator.Context, room int) (*types.Updat
 	set := new(types.UpdateSet)
 	if fault != nil || waiting == 0 {
 		return set, fault
+	}
+	if room == 0 {
+		if room = 1; waiting > 1 {
+			room = assume.UpdatesPerAnswer.In(c.a.cfg.Assumptions)
+		}
 	}
 	s := c.a.sessionScope(ctx)
 	for _, f := range filters {
@@ -197,6 +202,18 @@ func (c *propertyCollector) WaitForUpdates(ctx *simulator.Context, req *types.Wa
 		return &methods.WaitForUpdatesBody{Fault_: body.Fault_, Res: &types.WaitForUpdatesResponse{}}
 	}
 	return &methods.WaitForUpdatesBody{Res: &types.WaitForUpdatesResponse{Returnval: *body.Res.Returnval}}
+}
+
+// CheckForUpdates is the old form without a wait.
+func (c *propertyCollector) CheckForUpdates(ctx *simulator.Context, req *types.CheckForUpdates) soap.HasFault {
+	waited := c.WaitForUpdatesEx(ctx, &types.WaitForUpdatesEx{This: req.This, Version: req.Version, Options: &types.WaitOptions{
+		MaxWaitSeconds: types.NewInt32(0),
+	}}).(*methods.WaitForUpdatesExBody)
+	body := &methods.CheckForUpdatesBody{Fault_: waited.Fault_}
+	if waited.Fault_ == nil {
+		body.Res = &types.CheckForUpdatesResponse{Returnval: waited.Res.Returnval}
+	}
+	return body
 }
 
 // CancelWaitForUpdates ends the wait that goes on with RequestCanceled.

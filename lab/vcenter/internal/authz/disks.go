@@ -2,7 +2,6 @@ package authz
 
 import (
 	"reflect"
-	"slices"
 	"strings"
 
 	"github.com/vmware/govmomi/cns/types"
@@ -162,16 +161,16 @@ func (a *Authz) cnsNeeds(s *scope, m *simulator.Method) []requirement {
 	return needs
 }
 
-// createNeeds wants file management on one of the candidate datastores, or of all when there are none: CNS itself passes
-// over those the user may not use, so the call fails only when nothing is left.
+// createNeeds wants file management on some datastore. What becomes of a listed one without it is up to CNS: old releases
+// refuse the call, newer ones place the volume elsewhere.
 func (a *Authz) createNeeds(s *scope, spec *types.CnsVolumeCreateSpec) []requirement {
 	var needs []requirement
-	usable := func(ds vim.ManagedObjectReference) bool { return s.allows(ds, privFiles) }
-	switch {
-	case len(spec.Datastores) > 0 && !slices.ContainsFunc(spec.Datastores, usable):
-		needs = append(needs, requirement{spec.Datastores[0], privFiles})
-	case len(spec.Datastores) == 0 && !s.anywhere("Datastore", privFiles):
-		needs = append(needs, requirement{a.root, privFiles})
+	if !s.anywhere("Datastore", privFiles) {
+		object := a.root
+		if len(spec.Datastores) > 0 {
+			object = spec.Datastores[0]
+		}
+		needs = append(needs, requirement{object, privFiles})
 	}
 	if spec.VolumeType == string(types.CnsVolumeTypeFile) {
 		for _, cluster := range spec.ActiveClusters {

@@ -250,6 +250,22 @@ func TestSessionListNeedsItsPrivilege(t *testing.T) {
 	}
 }
 
+func TestAskingWhetherASessionIsActiveNeedsItsPrivilege(t *testing.T) {
+	l := start(t, Config{})
+	l.grant(l.root(), true)
+	c := l.login(userName, userPass)
+	session, err := c.SessionManager.UserSession(l.ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = c.SessionManager.SessionIsActive(l.ctx)
+	wantDenied(t, err, l.root(), "Sessions.ValidateSession")
+	l.grant(l.root(), true, "Sessions.ValidateSession")
+	if active, err := c.SessionManager.SessionIsActive(l.ctx); err != nil || !active {
+		t.Errorf("session %s with the privilege: %v, %v", session.Key, active, err)
+	}
+}
+
 func TestUserDirectoryKnowsSingleSignOnUsers(t *testing.T) {
 	l := start(t, Config{})
 	res, err := methods.RetrieveUserGroups(l.ctx, l.admin, &types.RetrieveUserGroups{

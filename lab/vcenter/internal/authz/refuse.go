@@ -1,6 +1,7 @@
 package authz
 
 import (
+	"github.com/vmware/govmomi/cns"
 	"github.com/vmware/govmomi/simulator"
 	"github.com/vmware/govmomi/vim25/mo"
 	"github.com/vmware/govmomi/vim25/soap"
@@ -76,6 +77,9 @@ func (a *Authz) Handle(ctx *simulator.Context, m *simulator.Method) (mo.Referenc
 	text := "Permission to perform this operation was denied."
 	if _, ok := fault.(*types.InvalidLogin); ok {
 		text = invalidLoginText
+	}
+	if ctx.Map.Path == cns.Path { // the vSAN endpoint has no sentences
+		text = "NoPermission"
 	}
 	return a.Refuse(ctx, m, fault, text)
 }

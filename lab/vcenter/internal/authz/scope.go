@@ -8,6 +8,7 @@ import (
 	"github.com/vmware/govmomi/vim25/mo"
 	"github.com/vmware/govmomi/vim25/types"
 
+	"vsphere-drivers.example/lab/vcenter/internal/assume"
 	"vsphere-drivers.example/lab/vcenter/internal/authz/directory"
 )
 
@@ -163,7 +164,7 @@ func (s *scope) allows(ref types.ManagedObjectReference, privilege string) bool 
 	}
 	at := s.standing(ref)
 	if !at.inInventory && strings.HasPrefix(privilege, "System.") {
-		return true
+		return privilege != privRead || s.mayRead(ref, at)
 	}
 	for _, id := range at.roles {
 		if s.rights[id][privilege] {
@@ -171,6 +172,20 @@ func (s *scope) allows(ref types.ManagedObjectReference, privilege string) bool 
 		}
 	}
 	return s.visible[at.entity] && (privilege == privView || privilege == privAnonymous)
+}
+
+// mayRead tells whether the user may read an object outside the inventory: any but a task whose entity he may not read.
+// The task of an entity that is gone is readable.
+func (s *scope) mayRead(ref types.ManagedObjectReference, at standing) bool {
+	if ref.Type != "Task" || s.a.vim.Get(at.entity) == nil {
+		return true
+	}
+	for _, id := range at.roles {
+		if s.rights[id][privRead] {
+			return true
+		}
+	}
+	return !assume.TaskReadNeedsEntity.In(s.a.cfg.Assumptions)
 }
 
 // standing is asked for every property of every object of a read, so it is kept.

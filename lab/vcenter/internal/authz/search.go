@@ -8,6 +8,8 @@ import (
 	"github.com/vmware/govmomi/vim25/methods"
 	"github.com/vmware/govmomi/vim25/soap"
 	"github.com/vmware/govmomi/vim25/types"
+
+	"vsphere-drivers.example/lab/vcenter/internal/assume"
 )
 
 // searchIndex is a session's twin of the SearchIndex. It hides what the user cannot see and, unlike the stock one,
@@ -61,13 +63,17 @@ func (i *searchIndex) FindAllByUuid(ctx *simulator.Context, req *types.FindAllBy
 	return body
 }
 
-// FindByUuid finds the first of them.
+// FindByUuid finds one of them.
 func (i *searchIndex) FindByUuid(ctx *simulator.Context, req *types.FindByUuid) soap.HasFault {
 	all := types.FindAllByUuid(*req)
 	body, ok := i.SearchIndex.FindAllByUuid(ctx, &all).(*methods.FindAllByUuidBody)
 	reply := &methods.FindByUuidBody{Res: &types.FindByUuidResponse{}}
 	if ok && body.Res != nil {
-		reply.Res.Returnval = first(i.found(ctx, body.Res.Returnval, req.Datacenter))
+		refs := i.found(ctx, body.Res.Returnval, req.Datacenter)
+		if len(refs) > 1 && assume.DuplicateUUID.In(i.a.cfg.Assumptions) == "newest" {
+			slices.Reverse(refs)
+		}
+		reply.Res.Returnval = first(refs)
 	}
 	return reply
 }

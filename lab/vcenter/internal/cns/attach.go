@@ -7,22 +7,25 @@ import (
 	cnstypes "github.com/vmware/govmomi/cns/types"
 	"github.com/vmware/govmomi/simulator"
 	"github.com/vmware/govmomi/vim25/types"
+
+	"vsphere-drivers.example/lab/vcenter/internal/assume"
+	"vsphere-drivers.example/lab/vcenter/internal/disks"
 )
 
 const multiWriter = string(types.VirtualDiskSharingSharingMultiWriter)
 
-// checkAttach refuses a whole attach or detach call, before there is a task.
-func (m *Manager) checkAttach(specs []cnstypes.CnsVolumeAttachDetachSpec) types.BaseMethodFault {
-	if len(specs) == 0 || (len(specs) > 1 && !m.Assumptions().BatchAttach) {
+// checkSpecs refuses a whole attach or detach call, before there is a task. CNS looks for the volume first: it needs its
+// datastore to check privileges.
+func (m *Manager) checkSpecs(specs []cnstypes.CnsVolumeAttachDetachSpec) types.BaseMethodFault {
+	if len(specs) == 0 || (len(specs) > 1 && !assume.BatchAttach.In(m.assumed)) {
 		return invalid("InputSpec")
 	}
 	for _, spec := range specs {
-		if m.Assumptions().UnknownVM == "call" && m.vm(spec.Vm) == nil {
-			return &types.ManagedObjectNotFound{Obj: spec.Vm}
+		if fault := m.refuseUnknown(spec.VolumeId.Id); fault != nil {
+			return fault
 		}
-		// Releases that have a fault of their own for it report it with the volume.
-		if !m.since("8.0U3") && m.lookup(spec.VolumeId.Id) == nil {
-			return m.notRegistered(spec.VolumeId.Id)
+		if m.vm(spec.Vm) == nil && assume.UnknownVM.In(m.assumed) == "call" {
+			return &types.ManagedObjectNotFound{Obj: spec.Vm}
 		}
 	}
 	return nil
@@ -45,40 +48,43 @@ func (m *Manager) attachVolumes(specs []cnstypes.CnsVolumeAttachDetachSpec) (typ
 	return result, nil
 }
 
-// occupy waits for the VM, or refuses while another operation has it.
-func (m *Manager) occupy(vm types.ManagedObjectReference) (release func(), fault types.BaseMethodFault) {
-	if m.Assumptions().BusyVM == "wait" {
-		return m.vmOps.lock(vm.Value), nil
-	}
-	release, ok := m.vmOps.tryLock(vm.Value)
-	if !ok {
-		return nil, &types.TaskInProgress{}
-	}
-	return release, nil
-}
-
 func (m *Manager) attachVolume(spec cnstypes.CnsVolumeAttachDetachSpec) (string, types.BaseMethodFault) {
 	id := spec.VolumeId.Id
 	defer m.volumeOps.lock(id)()
-	v, vm := m.lookup(id), m.vm(spec.Vm)
+	v, present := m.presenceOf(id)
+	if fault := m.unusable(id, present); fault != nil {
+		return "", fault
+	}
+	vm := m.vm(spec.Vm)
 	switch {
-	case v == nil:
-		return "", m.notRegistered(id)
 	case vm == nil:
 		return "", &types.ManagedObjectNotFound{Obj: spec.Vm}
 	case v.disk == nil:
 		return "", &types.NotSupported{}
 	}
-	return m.attachDisk(v.disk, vm, spec)
+	diskUUID, fault := m.attachDisk(v.disk, vm, spec)
+	return diskUUID, m.wrap(fault)
+}
+
+// checkModes refuses a disk mode or sharing that does not exist, and perhaps one that does not fit the other.
+func (m *Manager) checkModes(spec cnstypes.CnsVolumeAttachDetachSpec) types.BaseMethodFault {
+	switch {
+	case spec.DiskMode != "" && !slices.Contains(types.VirtualDiskMode("").Strings(), spec.DiskMode):
+		return invalid("attachSpecs.diskMode")
+	case spec.Sharing != "" && !slices.Contains(types.VirtualDiskSharing("").Strings(), spec.Sharing):
+		return invalid("attachSpecs.sharing")
+	}
+	shared, alone := spec.Sharing == multiWriter, spec.DiskMode == string(types.VirtualDiskModeIndependent_persistent)
+	if shared != alone && assume.SharedDiskMode.In(m.assumed) == "independent" {
+		return invalid("attachSpecs.diskMode")
+	}
+	return nil
 }
 
 // attachDisk puts an FCD on a VM. The caller holds the operation lock of the disk.
 func (m *Manager) attachDisk(d *disk, vm *simulator.VirtualMachine, spec cnstypes.CnsVolumeAttachDetachSpec) (string, types.BaseMethodFault) {
-	switch {
-	case spec.DiskMode != "" && !slices.Contains(types.VirtualDiskMode("").Strings(), spec.DiskMode):
-		return "", invalid("attachSpecs.diskMode")
-	case spec.Sharing != "" && !slices.Contains(types.VirtualDiskSharing("").Strings(), spec.Sharing):
-		return "", invalid("attachSpecs.sharing")
+	if fault := m.checkModes(spec); fault != nil {
+		return "", fault
 	}
 	release, fault := m.occupy(spec.Vm)
 	if fault != nil {
@@ -86,44 +92,49 @@ func (m *Manager) attachDisk(d *disk, vm *simulator.VirtualMachine, spec cnstype
 	}
 	defer release()
 
-	for _, holder := range m.holders(d) {
-		if holder.vm == spec.Vm && m.Assumptions().AttachSameVM == "success" {
+	holders := m.holders(d)
+	if fault := m.stale(holders, toAttach); fault != nil {
+		return "", fault
+	}
+	for _, holder := range holders {
+		if holder.vm == spec.Vm && assume.AttachSameVM.In(m.assumed) == "success" {
 			return d.uuid, nil
 		}
-		shared := holder.sharing == multiWriter && spec.Sharing == multiWriter && m.Assumptions().MultiWriter
+		shared := holder.sharing == multiWriter && spec.Sharing == multiWriter && assume.MultiWriter.In(m.assumed)
 		if holder.vm == spec.Vm || !shared {
-			return "", &types.ResourceInUse{Type: "VStorageObject", Name: d.id}
+			return "", inUse()
 		}
 	}
 	m.mu.Lock()
 	datastore := d.datastore
 	m.mu.Unlock()
-	at, ok := m.datastore(datastore)
-	if !ok || !at.accessible {
-		return "", cnsFault(&types.InvalidDatastoreState{DatastoreName: at.name}, "CNS: Failed to attach disk when calling AttachDisk:Fault cause: vim.fault.InvalidDatastoreState")
+	at, fault := m.onDatastore(datastore, toAttach)
+	if fault != nil {
+		return "", fault
 	}
-	biosUUID, visible, fault := m.plug(vm, d, at, spec)
+	biosUUID, link, fault := m.plug(vm, d, at, spec)
 	if fault != nil {
 		return "", fault
 	}
 	if m.content != nil {
 		err := m.fill(d)
 		if err == nil {
-			err = m.content.Attach(d.id, spec.Vm.Value, biosUUID, d.uuid, visible)
+			err = m.content.Attach(d.id, spec.Vm.Value, biosUUID, link)
 		}
 		if err != nil {
 			m.unplug(vm, d.id)
 			m.released(d, spec.Vm)
-			return "", cnsFault(&types.SystemError{Reason: err.Error()}, "CNS: Failed to attach disk when calling AttachDisk:Fault cause: vmodl.fault.SystemError")
+			return "", brokenTo(toAttach, err)
 		}
 	}
 	return d.uuid, nil
 }
 
-// plug puts the disk on the VM, if the VM can take it, and notes that while nobody else can change the VM.
-func (m *Manager) plug(vm *simulator.VirtualMachine, d *disk, at place, spec cnstypes.CnsVolumeAttachDetachSpec) (biosUUID string, visible bool, fault types.BaseMethodFault) {
+// plug puts the disk on the VM, if the VM can take it, and notes that while nobody else can change the VM. The link is
+// the name under which the guest finds the disk, empty when it finds it under none.
+func (m *Manager) plug(vm *simulator.VirtualMachine, d *disk, at place, spec cnstypes.CnsVolumeAttachDetachSpec) (biosUUID, link string, fault types.BaseMethodFault) {
 	m.mu.Lock()
-	device, path := newVirtualDisk(d, spec), d.path
+	device, copied := newVirtualDisk(d, spec), *d
 	m.mu.Unlock()
 	ctx := m.inventory()
 	m.vim.WithLock(ctx, vm, func() {
@@ -131,154 +142,110 @@ func (m *Manager) plug(vm *simulator.VirtualMachine, d *disk, at place, spec cns
 			fault = &types.ManagedObjectNotFound{Obj: vm.Self}
 			return
 		}
-		if vm.Runtime.ConnectionState != "" && vm.Runtime.ConnectionState != types.VirtualMachineConnectionStateConnected {
-			fault = &types.InvalidState{}
+		if fault = m.unfit(vm, copied, at); fault != nil {
 			return
-		}
-		if vm.Config.Template {
-			fault = &types.NotSupported{}
-			return
-		}
-		if host := vm.Runtime.Host; host != nil {
-			if fault = m.reachable(*host, at, path); fault != nil {
-				return
-			}
 		}
 		devices := newDeviceList(vm.Config.Hardware.Device)
-		if fault = m.seat(devices, vm.Config.Version, device, spec); fault != nil {
+		var on bus
+		if on, fault = m.seat(devices, vm.Config.Version, device, spec); fault != nil {
 			return
 		}
 		biosUUID = vm.Config.Uuid
-		visible = !m.Assumptions().LinkNeedsEnableUUID || enableUUID(vm.Config.ExtraConfig)
+		if enableUUID(vm.Config.ExtraConfig) || !assume.LinkNeedsEnableUUID.In(m.assumed) {
+			link = disks.LinkName(d.uuid)
+			if on.nvme {
+				link = disks.NVMeLinkName(d.uuid)
+			}
+		}
 		m.mu.Lock()
 		d.attachments = append(slices.Clone(d.attachments), attachment{vm: vm.Self, sharing: spec.Sharing})
 		m.publish(d)
 		m.mu.Unlock()
 		devices.store(ctx, vm)
 	})
-	return biosUUID, visible, fault
+	return biosUUID, link, fault
 }
 
-// reachable refuses a host that is away or does not mount the disk's datastore.
-func (m *Manager) reachable(ref types.ManagedObjectReference, at place, path string) types.BaseMethodFault {
-	if host, ok := m.vim.Get(ref).(*simulator.HostSystem); ok {
-		state := types.HostSystemConnectionStateConnected
-		m.vim.WithLock(m.inventory(), host, func() { state = host.Runtime.ConnectionState })
-		if state != types.HostSystemConnectionStateConnected {
-			return &types.HostNotConnected{}
-		}
+// unfit is the fault of attaching a disk to a VM that cannot take it. The caller holds the VM's lock.
+func (m *Manager) unfit(vm *simulator.VirtualMachine, d disk, at place) types.BaseMethodFault {
+	if fault := m.unready(vm); fault != nil {
+		return fault
 	}
-	if m.Assumptions().DatastoreMustReachVM && !slices.Contains(at.hosts, ref) {
-		return cnsFault(&types.CannotAccessFile{FileFault: types.FileFault{File: path}},
-			"CNS: Failed to attach disk when calling AttachDisk:Fault cause: vim.fault.CannotAccessFile: host %s does not mount datastore %s", ref.Value, at.name)
+	if vm.Config.Template {
+		return &types.NotSupported{}
+	}
+	if fault := m.suspended(vm, toAttach); fault != nil {
+		return fault
+	}
+	if host := vm.Runtime.Host; host != nil && !slices.Contains(at.hosts, *host) && assume.DatastoreMustReachVM.In(m.assumed) {
+		return failedTo(toAttach, &types.CannotAccessFile{FileFault: types.FileFault{File: d.path}})
+	}
+	if d.tracking && !tracks(vm) && assume.TrackingMismatch.In(m.assumed) {
+		return failedTo(toAttach, &types.InvalidState{})
+	}
+	return m.related(vm, d)
+}
+
+func (m *Manager) suspended(vm *simulator.VirtualMachine, step string) types.BaseMethodFault {
+	const suspended = types.VirtualMachinePowerStateSuspended
+	if vm.Runtime.PowerState != suspended || assume.SuspendedVM.In(m.assumed) == "success" {
+		return nil
+	}
+	return failedTo(step, &types.InvalidPowerState{RequestedState: types.VirtualMachinePowerStatePoweredOn, ExistingState: suspended})
+}
+
+// tracks tells whether the VM tracks changed blocks, by its property or by the setting that stands for it.
+func tracks(vm *simulator.VirtualMachine) bool {
+	on := vm.Config.ChangeTrackingEnabled
+	return (on != nil && *on) || isSet(vm.Config.ExtraConfig, "ctkEnabled")
+}
+
+// related refuses a second disk of one family: linked clones and what they were cloned from. The caller holds the VM's
+// lock.
+func (m *Manager) related(vm *simulator.VirtualMachine, d disk) types.BaseMethodFault {
+	const text = "Attaching mutually shared fcd disks to same VM is not supported."
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, device := range vm.Config.Hardware.Device {
+		present, ok := device.(*types.VirtualDisk)
+		if !ok || present.VDiskId == nil || present.VDiskId.Id == d.id {
+			continue
+		}
+		if other := m.disks[present.VDiskId.Id]; other != nil && other.ancestor() == d.ancestor() {
+			fault := &types.NotSupported{}
+			fault.FaultMessage = []types.LocalizableMessage{{Key: "vslm.attach.sharedDisks", Message: text}}
+			return failedTo(toAttach, fault)
+		}
 	}
 	return nil
 }
 
-func enableUUID(extra []types.BaseOptionValue) bool {
+// ancestor is the disk that the linked clones of a family come from.
+func (d *disk) ancestor() string {
+	if d.family != "" {
+		return d.family
+	}
+	return d.id
+}
+
+// link notes that a disk, if it was made, is a linked clone of another.
+func (m *Manager) link(id string, original disk) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if d, ok := m.disks[id]; ok {
+		d.family = original.ancestor()
+	}
+}
+
+func enableUUID(extra []types.BaseOptionValue) bool { return isSet(extra, "disk.EnableUUID") }
+
+func isSet(extra []types.BaseOptionValue, key string) bool {
 	for _, base := range extra {
 		option := base.GetOptionValue()
 		value, _ := option.Value.(string)
-		if strings.EqualFold(option.Key, "disk.EnableUUID") {
+		if strings.EqualFold(option.Key, key) {
 			return strings.EqualFold(value, "TRUE") || value == "1"
 		}
 	}
 	return false
-}
-
-// detachVolumes is CnsDetachVolume.
-func (m *Manager) detachVolumes(specs []cnstypes.CnsVolumeAttachDetachSpec) (types.AnyType, types.BaseMethodFault) {
-	result := batch()
-	for _, spec := range specs {
-		result.VolumeResults = append(result.VolumeResults, outcome(spec.VolumeId.Id, m.detachVolume(spec)))
-	}
-	return result, nil
-}
-
-func (m *Manager) detachVolume(spec cnstypes.CnsVolumeAttachDetachSpec) types.BaseMethodFault {
-	id := spec.VolumeId.Id
-	defer m.volumeOps.lock(id)()
-	v, vm := m.lookup(id), m.vm(spec.Vm)
-	switch {
-	case v == nil:
-		return m.notRegistered(id)
-	case vm == nil:
-		return &types.ManagedObjectNotFound{Obj: spec.Vm}
-	case v.disk == nil:
-		return &types.NotSupported{}
-	}
-	if !slices.ContainsFunc(m.holders(v.disk), func(a attachment) bool { return a.vm == spec.Vm }) {
-		switch m.Assumptions().DetachNotAttached {
-		case "CnsFault":
-			return cnsFault(&types.NotFound{}, "CNS: Failed to detach disk when calling DetachDisk:Fault cause: vim.fault.NotFound")
-		case "InvalidArgument":
-			return invalid("volumeId")
-		}
-		return &types.NotFound{}
-	}
-	return m.detachDisk(v.disk, vm)
-}
-
-// detachDisk takes an FCD off a VM that has it. The caller holds the operation lock of the disk.
-func (m *Manager) detachDisk(d *disk, vm *simulator.VirtualMachine) types.BaseMethodFault {
-	release, fault := m.occupy(vm.Self)
-	if fault != nil {
-		return fault
-	}
-	defer release()
-	m.unplug(vm, d.id)
-	return m.released(d, vm.Self)
-}
-
-// unplug takes the disk off the VM.
-func (m *Manager) unplug(vm *simulator.VirtualMachine, id string) {
-	ctx := m.inventory()
-	m.vim.WithLock(ctx, vm, func() {
-		if vm.Config == nil {
-			return
-		}
-		devices := newDeviceList(vm.Config.Hardware.Device)
-		if devices.remove(id) {
-			devices.store(ctx, vm)
-		}
-	})
-}
-
-// released records that a VM lost a disk and takes the device from the node.
-func (m *Manager) released(d *disk, vm types.ManagedObjectReference) types.BaseMethodFault {
-	m.mu.Lock()
-	d.attachments = slices.DeleteFunc(slices.Clone(d.attachments), func(a attachment) bool { return a.vm == vm })
-	if m.disks[d.id] == d {
-		m.publish(d)
-	}
-	m.mu.Unlock()
-	if m.content != nil {
-		if err := m.content.Detach(d.id, vm.Value); err != nil {
-			return cnsFault(&types.SystemError{Reason: err.Error()}, "CNS: Failed to detach disk when calling DetachDisk:Fault cause: vmodl.fault.SystemError")
-		}
-	}
-	return nil
-}
-
-// holders are the VMs that have the disk. One that lost it behind our back, by a reconfiguration or because it was
-// removed, holds it no longer. The caller holds the volume's operation lock.
-func (m *Manager) holders(d *disk) []attachment {
-	m.mu.Lock()
-	believed := slices.Clone(d.attachments)
-	m.mu.Unlock()
-	var real []attachment
-	for _, a := range believed {
-		present := false
-		if vm := m.vm(a.vm); vm != nil {
-			m.vim.WithLock(m.inventory(), vm, func() {
-				present = vm.Config != nil && newDeviceList(vm.Config.Hardware.Device).has(d.id)
-			})
-		}
-		if present {
-			real = append(real, a)
-			continue
-		}
-		m.released(d, a.vm)
-	}
-	return real
 }

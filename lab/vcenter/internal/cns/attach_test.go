@@ -12,8 +12,6 @@ import (
 	"github.com/vmware/govmomi/object"
 	"github.com/vmware/govmomi/simulator"
 	"github.com/vmware/govmomi/vim25/types"
-
-	"vsphere-drivers.example/lab/vcenter/internal/assume"
 )
 
 func TestAttachPutsACompleteDiskOnTheVM(t *testing.T) {
@@ -61,44 +59,6 @@ func TestAttachPutsACompleteDiskOnTheVM(t *testing.T) {
 	}
 }
 
-func TestAttachAnswersAreVolumeFaults(t *testing.T) {
-	l := newLab(t, options{})
-	id := l.newVolume("a")
-	l.result(l.attach(id, l.vms[0]))
-	task, err := l.attach(id, l.vms[1])
-	l.wantVolumeFault(&types.ResourceInUse{}, task, err)
-	task, err = l.attach(id, l.vms[0])
-	l.wantVolumeFault(&types.ResourceInUse{}, task, err)
-	task, err = l.detach(id, l.vms[1])
-	l.wantVolumeFault(&types.NotFound{}, task, err)
-	if l.diskOf(l.vms[0], id) == nil {
-		t.Error("a detach from another VM took the disk")
-	}
-	task, err = l.attach("nope", l.vms[0])
-	l.wantVolumeFault(&cnstypes.CnsNotRegisteredFault{}, task, err)
-	task, err = l.detach("nope", l.vms[0])
-	l.wantVolumeFault(&cnstypes.CnsNotRegisteredFault{}, task, err)
-	task, err = l.cns.AttachVolume(l.ctx, nil)
-	l.wantCallFault(invalid("InputSpec"), task, err)
-}
-
-func TestAssumptionsAboutAttachCanBeSwitched(t *testing.T) {
-	l := newLab(t, options{assumptions: func(a *assume.Assumptions) {
-		a.AttachSameVM, a.DetachNotAttached, a.UnknownVM, a.BatchAttach = "success", "CnsFault", "volume", false
-	}})
-	id := l.newVolume("a")
-	first := l.result(l.attach(id, l.vms[0])).(*cnstypes.CnsVolumeAttachResult).DiskUUID
-	if again := l.result(l.attach(id, l.vms[0])).(*cnstypes.CnsVolumeAttachResult).DiskUUID; again != first {
-		t.Errorf("%s, then %s", first, again)
-	}
-	task, err := l.detach(id, l.vms[1])
-	l.wantVolumeFault(&cnstypes.CnsFault{}, task, err)
-	task, err = l.attach(id, types.ManagedObjectReference{Type: "VirtualMachine", Value: "vm-x"})
-	l.wantVolumeFault(&types.ManagedObjectNotFound{}, task, err)
-	task, err = l.cns.AttachVolume(l.ctx, make([]cnstypes.CnsVolumeAttachDetachSpec, 2))
-	l.wantCallFault(invalid("InputSpec"), task, err)
-}
-
 func TestAnUnknownVMIsAFaultAndNeverAPanic(t *testing.T) {
 	l := newLab(t, options{})
 	id := l.newVolume("a")
@@ -108,26 +68,6 @@ func TestAnUnknownVMIsAFaultAndNeverAPanic(t *testing.T) {
 		task, err = l.detach(id, ref)
 		l.wantCallFault(&types.ManagedObjectNotFound{}, task, err)
 	}
-}
-
-func TestOldReleasesRefuseUnknownVolumesAsACall(t *testing.T) {
-	l := newLab(t, options{release: "7.0U3"})
-	task, err := l.attach("nope", l.vms[0])
-	l.wantCallFault(&cnstypes.CnsFault{Reason: "Failed to retrieve datastore"}, task, err)
-}
-
-func TestOneCallMayAttachSeveralVolumesEachWithItsResult(t *testing.T) {
-	l := newLab(t, options{})
-	ids := l.newVolumes(2)
-	var specs []cnstypes.CnsVolumeAttachDetachSpec
-	for _, id := range []string{ids[0], ids[0], ids[1]} {
-		specs = append(specs, cnstypes.CnsVolumeAttachDetachSpec{VolumeId: cnstypes.CnsVolumeId{Id: id}, Vm: l.vms[0]})
-	}
-	results := l.results(l.cns.AttachVolume(l.ctx, specs))
-	if len(results) != 3 || results[0].GetCnsVolumeOperationResult().Fault != nil || results[2].GetCnsVolumeOperationResult().Fault != nil {
-		t.Fatalf("results %+v", results)
-	}
-	l.sameFault(results[1].GetCnsVolumeOperationResult().Fault.Fault, &types.ResourceInUse{})
 }
 
 // fill attaches new volumes until the VM is full and says how many fitted.
@@ -153,17 +93,15 @@ func setHardware(version string) func(*simulator.Registry) {
 func TestSlotsEndAtFifteenOrSixtyFourOnEachOfFourControllers(t *testing.T) {
 	cases := map[string]struct {
 		release, hardware string
-		wide              bool
 		want              int
 	}{
-		"wide controllers":      {"8.0U3", "vmx-19", true, 4*64 - 1},
-		"old virtual hardware":  {"8.0U3", "vmx-13", true, 4*15 - 1},
-		"an old release":        {"7.0U3", "vmx-19", true, 4*15 - 1},
-		"the option is not set": {"8.0U3", "vmx-19", false, 4*15 - 1},
+		"wide controllers":     {"8.0U3", "vmx-19", 4*64 - 1},
+		"old virtual hardware": {"8.0U3", "vmx-13", 4*15 - 1},
+		"an old release":       {"7.0U3", "vmx-19", 4*15 - 1},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			l := newLab(t, options{release: c.release, inventory: setHardware(c.hardware), assumptions: func(a *assume.Assumptions) { a.WidePVSCSI = c.wide }})
+			l := newLab(t, options{release: c.release, inventory: setHardware(c.hardware)})
 			count, fault := l.fill(l.vms[0])
 			if count != c.want {
 				t.Errorf("%d volumes fitted beside the boot disk, want %d", count, c.want)
@@ -171,7 +109,6 @@ func TestSlotsEndAtFifteenOrSixtyFourOnEachOfFourControllers(t *testing.T) {
 			if fault == nil {
 				t.Fatal("no end")
 			}
-			l.sameFault(fault.Fault, &cnstypes.CnsFault{Reason: "no free slot"})
 			keys, controllers := map[int32]bool{}, map[int32]int{}
 			for _, device := range l.devices(l.vms[0]) {
 				d := device.GetVirtualDevice()
@@ -190,13 +127,6 @@ func TestSlotsEndAtFifteenOrSixtyFourOnEachOfFourControllers(t *testing.T) {
 				t.Errorf("disks per controller: %v", controllers)
 			}
 		})
-	}
-}
-
-func TestWithoutAddingControllersTheVMIsFullEarlier(t *testing.T) {
-	l := newLab(t, options{release: "7.0U3", assumptions: func(a *assume.Assumptions) { a.AddControllers = false }})
-	if count, _ := l.fill(l.vms[0]); count != 14 {
-		t.Errorf("%d volumes fitted", count)
 	}
 }
 
@@ -219,54 +149,6 @@ func TestAClientMayChooseTheSlot(t *testing.T) {
 	}
 	task, err := attach(ids[2], 4711, 1)
 	l.wantVolumeFault(invalid("controllerKey"), task, err)
-}
-
-func TestSeveralVMsShareADiskOnlyWhenAllAskForIt(t *testing.T) {
-	l := newLab(t, options{release: "9.1"})
-	shared := func(id string, vm types.ManagedObjectReference, sharing string) (*object.Task, error) {
-		return l.cns.AttachVolume(l.ctx, []cnstypes.CnsVolumeAttachDetachSpec{{VolumeId: cnstypes.CnsVolumeId{Id: id}, Vm: vm, Sharing: sharing}})
-	}
-	id := l.newVolume("a")
-	l.result(shared(id, l.vms[0], multiWriter))
-	l.result(shared(id, l.vms[1], multiWriter))
-	task, err := shared(id, l.vms[2], "")
-	l.wantVolumeFault(&types.ResourceInUse{}, task, err)
-	task, err = shared(id, l.vms[2], "nonsense")
-	l.wantVolumeFault(invalid("sharing"), task, err)
-	if got := len(l.manager.Attachments()); got != 2 {
-		t.Errorf("%d attachments", got)
-	}
-}
-
-func TestAHostThatDoesNotMountTheDatastoreCannotAttach(t *testing.T) {
-	l := newLab(t, options{inventory: func(r *simulator.Registry) {
-		for _, ref := range r.AllReference("Datastore") {
-			ref.(*simulator.Datastore).Host = nil
-		}
-	}})
-	id := l.newVolume("a")
-	task, err := l.attach(id, l.vms[0])
-	l.wantVolumeFault(&cnstypes.CnsFault{Reason: "does not mount"}, task, err)
-	if l.diskOf(l.vms[0], id) != nil {
-		t.Error("the disk is there all the same")
-	}
-}
-
-func TestOldVirtualHardwareCannotAttach(t *testing.T) {
-	l := newLab(t, options{inventory: setHardware("vmx-11")})
-	task, err := l.attach(l.newVolume("a"), l.vms[0])
-	fault := l.wantVolumeFault(&cnstypes.CnsFault{Reason: "too old"}, task, err)
-	l.sameFault(fault.Fault.(*cnstypes.CnsFault).FaultCause.Fault, &types.NotSupported{})
-}
-
-func TestADisconnectedHostCannotAttach(t *testing.T) {
-	l := newLab(t, options{inventory: func(r *simulator.Registry) {
-		for _, ref := range r.AllReference("HostSystem") {
-			ref.(*simulator.HostSystem).Runtime.ConnectionState = types.HostSystemConnectionStateDisconnected
-		}
-	}})
-	task, err := l.attach(l.newVolume("a"), l.vms[0])
-	l.wantVolumeFault(&types.HostNotConnected{}, task, err)
 }
 
 func TestADisksVMMayGoAndTheDiskStays(t *testing.T) {
@@ -319,16 +201,6 @@ func TestADiskThatAReconfigurationRemovedIsFree(t *testing.T) {
 		t.Errorf("attachments %v", got)
 	}
 	l.result(l.attach(id, l.vms[1]))
-}
-
-func TestABusyVMMayRefuse(t *testing.T) {
-	l := newLab(t, options{assumptions: func(a *assume.Assumptions) { a.BusyVM = "TaskInProgress" }})
-	id := l.newVolume("a")
-	release := l.manager.vmOps.lock(l.vms[0].Value)
-	task, err := l.attach(id, l.vms[0])
-	l.wantVolumeFault(&types.TaskInProgress{}, task, err)
-	release()
-	l.result(l.attach(id, l.vms[0]))
 }
 
 func TestTwoHundredParallelAttachesLoseAndDoubleNothing(t *testing.T) {

@@ -16,7 +16,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/vmware/govmomi/cns"
@@ -44,34 +43,42 @@ type Disks interface {
 	Extend(volume string, bytes int64) error
 	Snapshot(volume, snapshot string) error
 	DeleteSnapshot(volume, snapshot string) error
-	// Attach shows the disk to the VM with this managed object id and BIOS UUID, under diskUUID if visible.
-	Attach(volume, vm, biosUUID, diskUUID string, visible bool) error
+	// Attach shows the disk to the VM with this managed object id and BIOS UUID, under the name of the link if there is one.
+	Attach(volume, vm, biosUUID, link string) error
 	Detach(volume, vm string) error
 }
 
 // Fate changes how a task ends; the zero value is the normal course.
 type Fate struct {
-	Delay    time.Duration         // before the work
-	SkipWork bool                  // nothing is done
-	Hang     bool                  // the task stays running for ever, after the work
-	Fault    types.BaseMethodFault // replaces the result, after the work
-	Result   types.AnyType         // replaces the result of a task that succeeds, such as by one with a volume's fault
+	Delay    time.Duration              // before the work
+	Wait     func(*simulator.Task) bool // before the work; if it is false nothing more happens
+	SkipWork bool                       // nothing is done
+	Half     bool                       // the work is half done
+	Hold     bool                       // the work waits for Release or for a restart
+	Late     bool                       // the task fails with Fault at once, its work waits as with Hold
+	Gone     bool                       // the task cannot be found once its work is done
+	Hang     bool                       // the task stays running for ever, after the work
+	Fault    types.BaseMethodFault      // replaces the result, after the work
+	Result   types.AnyType              // replaces the result of a task that succeeds, such as by one with a volume's fault
+	Blame    types.BaseMethodFault      // the fault of every volume in the result, although the work is done
 }
 
 // Config is what CNS needs from the rest of the simulator. Only Profile is mandatory.
 type Config struct {
 	Profile     *profile.Profile
-	Assumptions assume.Assumptions // the zero value means assume.Default()
-	Policies    Policies           // nil: every datastore satisfies every policy
-	Disks       Disks              // nil: volumes have a size but no content
-	Tags        Tags               // nil: disks cannot be tagged
-	Clock       func() time.Time   // nil: the system's clock
+	Assumptions *assume.Settings // nil: the release's defaults
+	Policies    Policies         // nil: every datastore satisfies every policy
+	Disks       Disks            // nil: volumes have a size but no content
+	Tags        Tags             // nil: disks cannot be tagged
+	Clock       func() time.Time // nil: the system's clock
 	// Fate is asked once for every task, with the request's context and the SOAP method's name; nil: all tasks take their
 	// normal course.
 	Fate func(ctx *simulator.Context, method string) Fate
-	// MayPlace tells whether a user may create disks on a datastore; nil: everybody may. CNS drops candidates itself
-	// instead of refusing the call.
+	// MayPlace tells whether a user may create disks on a datastore; nil: everybody may. What CNS makes of a candidate
+	// without that privilege depends on the release.
 	MayPlace func(user string, datastore types.ManagedObjectReference) bool
+	// Sees tells whether a user sees a datastore at all; nil: everybody does.
+	Sees func(user string, datastore types.ManagedObjectReference) bool
 	// FileService tells whether vSAN file service serves a datastore; nil: it does.
 	FileService func(datastore types.ManagedObjectReference) bool
 }
@@ -81,7 +88,7 @@ type Manager struct {
 	vim         *simulator.Registry
 	fcds        *simulator.VcenterVStorageObjectManager
 	release     *profile.Profile
-	assumptions atomic.Pointer[assume.Assumptions]
+	assumed     *assume.Settings
 	policies    Policies
 	content     Disks
 	tags        Tags
@@ -89,16 +96,25 @@ type Manager struct {
 	fate        func(*simulator.Context, string) Fate
 	fileService func(types.ManagedObjectReference) bool
 	mayPlace    func(string, types.ManagedObjectReference) bool
+	sees        func(string, types.ManagedObjectReference) bool
 	registries  []*simulator.Registry
+	root        types.ManagedObjectReference
 
 	volumeOps keyedLocks
 	vmOps     keyedLocks
+	jobs      jobs
+
+	busy    sync.Mutex // guards busyVMs; comes before all other locks
+	busyVMs map[types.ManagedObjectReference]func()
 
 	mu       sync.Mutex
 	sequence int64
 	volumes  map[string]*volume
 	disks    map[string]*disk
 	fcdDirs  map[types.ManagedObjectReference]string
+	shadows  map[string]*shadow
+	// policiesDown says that the storage policy service (SPS) does not run.
+	policiesDown bool
 }
 
 // Install registers CNS and VSLM with the service and listens to the inventory. It must come before Service.NewServer, and
@@ -117,9 +133,12 @@ func Install(service *simulator.Service, vim *simulator.Registry, cfg Config) (*
 		fate:        cfg.Fate,
 		fileService: cfg.FileService,
 		mayPlace:    cfg.MayPlace,
+		sees:        cfg.Sees,
+		busyVMs:     map[types.ManagedObjectReference]func(){},
 		volumes:     map[string]*volume{},
 		disks:       map[string]*disk{},
 		fcdDirs:     map[types.ManagedObjectReference]string{},
+		shadows:     map[string]*shadow{},
 	}
 	instance, ok := vim.Get(vim25.ServiceInstance).(*simulator.ServiceInstance)
 	if !ok || instance.Content.VStorageObjectManager == nil {
@@ -128,10 +147,13 @@ func Install(service *simulator.Service, vim *simulator.Registry, cfg Config) (*
 	if m.fcds, ok = vim.Get(*instance.Content.VStorageObjectManager).(*simulator.VcenterVStorageObjectManager); !ok {
 		return nil, fmt.Errorf("cns: %s is no FCD manager", instance.Content.VStorageObjectManager)
 	}
-	if cfg.Assumptions == (assume.Assumptions{}) {
-		cfg.Assumptions = assume.Default()
+	m.root = instance.Content.RootFolder
+	if m.assumed = cfg.Assumptions; m.assumed == nil {
+		var err error
+		if m.assumed, err = assume.For(cfg.Profile); err != nil {
+			return nil, err
+		}
 	}
-	m.SetAssumptions(cfg.Assumptions)
 	if m.now == nil {
 		m.now = time.Now
 	}
@@ -154,11 +176,8 @@ func Install(service *simulator.Service, vim *simulator.Registry, cfg Config) (*
 // Registries are those of CNS and of VSLM, for hooks on their calls.
 func (m *Manager) Registries() []*simulator.Registry { return m.registries }
 
-// SetAssumptions switches assumptions from the next operation on.
-func (m *Manager) SetAssumptions(a assume.Assumptions) { m.assumptions.Store(&a) }
-
-// Assumptions gives the present ones.
-func (m *Manager) Assumptions() assume.Assumptions { return *m.assumptions.Load() }
+// Assumptions are those of this vCenter.
+func (m *Manager) Assumptions() *assume.Settings { return m.assumed }
 
 // since tells whether this vCenter is the named release or newer; "never" is none.
 func (m *Manager) since(release string) bool { return m.release.AtLeast(release) }

@@ -99,7 +99,7 @@ func (b brokenDisks) Delete(string) error                                    { r
 func (b brokenDisks) Extend(string, int64) error                             { return b.try("extend") }
 func (b brokenDisks) Snapshot(string, string) error                          { return b.try("snapshot") }
 func (b brokenDisks) DeleteSnapshot(string, string) error                    { return b.try("delete snapshot") }
-func (b brokenDisks) Attach(string, string, string, string, bool) error      { return b.try("attach") }
+func (b brokenDisks) Attach(string, string, string, string) error            { return b.try("attach") }
 func (b brokenDisks) Detach(string, string) error                            { return b.try("detach") }
 
 func TestAFailureBelowLeavesNoTrace(t *testing.T) {

@@ -14,18 +14,25 @@ import (
 func (m *Manager) Correct(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == vim25.Path {
-			w = &correctingWriter{w}
+			w = &correctingWriter{w, namesVim(r)}
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
 // correctingWriter relies on the simulator to write an answer in one piece.
-type correctingWriter struct{ http.ResponseWriter }
+type correctingWriter struct {
+	http.ResponseWriter
+	vim bool // the request names no version that has the types of CNS
+}
 
 // Write writes the corrected text; the caller's count is that of its own.
 func (w *correctingWriter) Write(text []byte) (int, error) {
-	if _, err := w.ResponseWriter.Write(correct(text)); err != nil {
+	corrected := correct(text)
+	if w.vim {
+		corrected = widen(corrected)
+	}
+	if _, err := w.ResponseWriter.Write(corrected); err != nil {
 		return 0, err
 	}
 	return len(text), nil

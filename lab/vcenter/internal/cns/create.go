@@ -1,37 +1,49 @@
 package cns
 
 import (
-	"strings"
-	"unicode/utf8"
-
 	"github.com/google/uuid"
 
 	cnstypes "github.com/vmware/govmomi/cns/types"
 	"github.com/vmware/govmomi/vim25/types"
+
+	"vsphere-drivers.example/lab/vcenter/internal/assume"
 )
 
-// creation is a request for a volume and who makes it.
+// creation is a request for a volume that admit found to be sound, and who makes it.
 type creation struct {
 	cnstypes.CnsVolumeCreateSpec
-	user string
+	user     string
+	policy   string
+	metadata cnstypes.CnsVolumeMetadata // as it is stored
+	reach    []hostGroup                // the clusters and hosts that the volume must be usable from
 }
 
-// createVolumes is CnsCreateVolume: one volume a call, as vCenter wants it.
-func (m *Manager) createVolumes(user string, specs []cnstypes.CnsVolumeCreateSpec) (types.AnyType, types.BaseMethodFault) {
+// block is the backing of a block volume.
+func (c *creation) block() *cnstypes.CnsBlockBackingDetails {
+	return c.BackingObjectDetails.(*cnstypes.CnsBlockBackingDetails)
+}
+
+// planCreate is CnsCreateVolume: it refuses the call, or gives the work of its task. vCenter wants one volume a call.
+func (m *Manager) planCreate(user string, specs []cnstypes.CnsVolumeCreateSpec) (work, types.BaseMethodFault) {
 	if len(specs) != 1 {
-		return nil, invalid("InputSpec")
+		fault := invalid("InputSpec")
+		if assume.SpecCountLevel.In(m.assumed) == "call" {
+			return nil, fault
+		}
+		return func() (types.AnyType, types.BaseMethodFault) { return nil, fault }, nil
 	}
-	spec := &creation{CnsVolumeCreateSpec: specs[0], user: user}
-	if fault := m.checkCreate(spec); fault != nil {
+	spec, fault := m.admit(user, specs[0])
+	if fault != nil {
 		return nil, fault
 	}
+	return func() (types.AnyType, types.BaseMethodFault) { return m.createVolume(spec), nil }, nil
+}
+
+func (m *Manager) createVolume(spec *creation) types.AnyType {
 	if spec.VolumeType == typeFile {
 		return m.createShare(spec)
 	}
-	details, ok := spec.BackingObjectDetails.(*cnstypes.CnsBlockBackingDetails)
-	if !ok {
-		return nil, invalid("createSpecs.backingObjectDetails")
-	}
+	details := spec.block()
 	switch {
 	case details.BackingDiskId != "":
 		return m.registerFCD(spec, details.BackingDiskId)
@@ -41,49 +53,28 @@ func (m *Manager) createVolumes(user string, specs []cnstypes.CnsVolumeCreateSpe
 	return m.createBlock(spec, details.CapacityInMb)
 }
 
-// checkCreate refuses what is wrong in itself.
-func (m *Manager) checkCreate(spec *creation) types.BaseMethodFault {
-	if spec.Name == "" || utf8.RuneCountInString(spec.Name) > m.Assumptions().NameLimit {
-		return invalid("createSpecs.name")
-	}
-	if spec.VolumeType != typeBlock && spec.VolumeType != typeFile {
-		return invalid("createSpecs.volumeType")
-	}
-	if spec.BackingObjectDetails == nil {
-		return invalid("createSpecs.backingObjectDetails")
-	}
-	if _, fault := policyID(spec.Profile); fault != nil {
-		return fault
-	}
-	return m.checkClusters(spec.user, spec.Metadata)
-}
-
 // createBlock makes a new FCD and registers it as a volume.
-func (m *Manager) createBlock(spec *creation, capacityMB int64) (types.AnyType, types.BaseMethodFault) {
-	if capacityMB <= 0 || capacityMB > int64(m.Assumptions().MaxVolumeMB) {
-		return nil, invalid("createSpecs.backingObjectDetails.capacityInMb")
+func (m *Manager) createBlock(spec *creation, capacityMB int64) types.AnyType {
+	id, chosen := spec.chosenID()
+	if chosen && !assume.Transactions.In(m.assumed) {
+		return m.notCreated(spec, nil, &types.NotSupported{})
 	}
-	id := uuid.NewString()
-	if spec.VolumeId != nil && spec.VolumeId.Id != "" {
-		if !m.since(m.Assumptions().TransactionsSince) {
-			return m.notCreated(spec, nil, &types.NotSupported{})
-		}
-		if _, err := uuid.Parse(spec.VolumeId.Id); err != nil || len(spec.VolumeId.Id) != len(id) {
-			return nil, invalid("createSpecs.volumeId")
-		}
-		id = strings.ToLower(spec.VolumeId.Id)
+	if !chosen {
+		id = uuid.NewString()
 	}
 	source, restoring := spec.VolumeSource.(*cnstypes.CnsSnapshotVolumeSource)
-	if spec.VolumeSource != nil && !restoring {
-		return nil, invalid("createSpecs.volumeSource")
-	}
 	busy := []string{id}
 	if restoring {
 		busy = append(busy, source.VolumeId.Id)
 	}
 	defer m.volumeOps.lockAll(busy)()
-	if fault := m.unused(id); fault != nil {
-		return m.notCreated(spec, nil, fault)
+	if chosen {
+		if result := m.repeated(spec, id); result != nil {
+			return result
+		}
+	}
+	if old := assume.OldHosts.In(m.assumed); old == "without first class disks" || (chosen && old == "without chosen ids") {
+		return m.notCreated(spec, nil, m.unsupported())
 	}
 	if restoring {
 		return m.restore(spec, id, capacityMB, source)
@@ -93,55 +84,74 @@ func (m *Manager) createBlock(spec *creation, capacityMB int64) (types.AnyType, 
 	})
 }
 
-// unused refuses an id that a disk already has.
-func (m *Manager) unused(id string) types.BaseMethodFault {
+// unsupported is the fault of a disk layer with hosts that are too old. Its cause is always there: upstream reads it.
+func (m *Manager) unsupported() types.BaseMethodFault {
+	fault := m.wrap(failedTo(toCreate, &types.NotSupported{})).(*cnstypes.CnsFault)
+	fault.FaultCause = localized(&types.NotSupported{})
+	return fault
+}
+
+// repeated answers a request for an id that a disk has; nil when none has it.
+func (m *Manager) repeated(spec *creation, id string) types.AnyType {
 	m.mu.Lock()
-	defer m.mu.Unlock()
 	d := m.findDisk(id)
+	m.mu.Unlock()
 	if d == nil {
 		return nil
 	}
-	return &cnstypes.CnsVolumeAlreadyExistsFault{
+	exists := &cnstypes.CnsVolumeAlreadyExistsFault{
 		CnsFault:  cnstypes.CnsFault{Reason: "Volume " + id + " already exists"},
 		VolumeId:  cnstypes.CnsVolumeId{Id: id},
 		Datastore: d.datastore,
 	}
+	if !m.within(spec, d.datastore) || assume.ChosenIDExists.In(m.assumed) == "fault" {
+		return m.notCreated(spec, nil, exists)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if _, known := m.volumes[id]; !known {
+		if assume.ChosenIDOfPlainDisk.In(m.assumed) == "fault" {
+			return m.notCreated(spec, nil, exists)
+		}
+		return m.register(spec, d)
+	}
+	return created(spec, id, m.placedAt(d.datastore))
+}
+
+// within tells whether a datastore is among those that a request allows.
+func (m *Manager) within(spec *creation, datastore types.ManagedObjectReference) bool {
+	at, ok := m.datastore(datastore)
+	_, away := unreached(spec.reach, at)
+	return ok && !away && spec.lists(datastore)
 }
 
 // restore makes a volume with the content of another's snapshot.
-func (m *Manager) restore(spec *creation, id string, capacityMB int64, source *cnstypes.CnsSnapshotVolumeSource) (types.AnyType, types.BaseMethodFault) {
-	if !m.since(m.Assumptions().SnapshotsSince) {
+func (m *Manager) restore(spec *creation, id string, capacityMB int64, source *cnstypes.CnsSnapshotVolumeSource) types.AnyType {
+	if !assume.Snapshots.In(m.assumed) {
 		return m.notCreated(spec, nil, &types.NotSupported{})
 	}
 	original, fault := m.snapshotOf(source.VolumeId.Id, source.SnapshotId.Id)
 	if fault != nil {
 		return m.notCreated(spec, nil, fault)
 	}
-	assumed := m.Assumptions()
-	if capacityMB < original.capacityMB || (capacityMB > original.capacityMB && !assumed.RestoreLarger) {
-		return nil, invalid("createSpecs.backingObjectDetails.capacityInMb")
-	}
 	only := &original.datastore
-	if assumed.RestoreAnyDatastore {
+	if assume.RestoreAnyDatastore.In(m.assumed) {
 		only = nil
 	}
-	return m.provision(spec, id, capacityMB, only, func() error {
+	made := m.provision(spec, id, capacityMB, only, func() error {
 		return m.content.CreateFromSnapshot(id, capacityMB*mib, source.VolumeId.Id, source.SnapshotId.Id)
 	})
+	if source.LinkedClone {
+		m.link(id, original)
+	}
+	return made
 }
 
 // provision finds a datastore, makes the disk and enters the volume. fill makes the content.
-func (m *Manager) provision(spec *creation, id string, capacityMB int64, only *types.ManagedObjectReference, fill func() error) (types.AnyType, types.BaseMethodFault) {
-	metadata, fault := merge(cnstypes.CnsVolumeMetadata{}, spec.Metadata, true, m.Assumptions())
-	if fault != nil {
-		return m.notCreated(spec, nil, fault)
-	}
-	policy, _ := policyID(spec.Profile)
-	reach, fault := m.reach(spec)
-	if fault != nil {
-		return m.notCreated(spec, nil, fault)
-	}
-	at, placements, fault := m.choose(wanted{user: spec.user, among: spec.Datastores, policy: policy, bytes: capacityMB * mib, only: only, reach: reach})
+func (m *Manager) provision(spec *creation, id string, capacityMB int64, only *types.ManagedObjectReference, fill func() error) types.AnyType {
+	at, placements, fault := m.choose(wanted{
+		user: spec.user, among: spec.Datastores, policy: spec.policy, bytes: capacityMB * mib, only: only, reach: spec.reach,
+	})
 	if fault != nil {
 		return m.notCreated(spec, placements, fault)
 	}
@@ -159,25 +169,29 @@ func (m *Manager) provision(spec *creation, id string, capacityMB int64, only *t
 	if err != nil {
 		removeDescriptor(at.dir, d.path)
 		m.giveBack(at.ref, at.taken)
-		return m.notCreated(spec, placements, cnsFault(&types.SystemError{Reason: err.Error()}, "CNS: Failed to create disk.:Fault cause: vmodl.fault.SystemError"))
+		return m.notCreated(spec, placements, brokenTo(toCreate, err))
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.disks[id] = d
 	m.publish(d)
-	m.enter(&volume{id: id, name: spec.Name, kind: typeBlock, policy: policy, metadata: metadata, disk: d})
-	return created(spec, id, placements), nil
+	m.enter(&volume{id: id, name: spec.Name, kind: typeBlock, policy: spec.policy, metadata: spec.metadata, disk: d})
+	return created(spec, id, placements)
 }
 
 func created(spec *creation, id string, placements []cnstypes.CnsPlacementResult) types.AnyType {
 	return batch(&cnstypes.CnsVolumeCreateResult{CnsVolumeOperationResult: *done(id), Name: spec.Name, PlacementResults: placements})
 }
 
-// notCreated reports a failure: mistakes in the request end the task, all else is the volume's fault in a successful one.
-func (m *Manager) notCreated(spec *creation, placements []cnstypes.CnsPlacementResult, fault types.BaseMethodFault) (types.AnyType, types.BaseMethodFault) {
-	switch fault.(type) {
-	case *types.InvalidArgument, *types.ManagedObjectNotFound:
-		return nil, fault
+// notCreated reports the volume's fault in a task that succeeds.
+func (m *Manager) notCreated(spec *creation, placements []cnstypes.CnsPlacementResult, fault types.BaseMethodFault) types.AnyType {
+	return batch(&cnstypes.CnsVolumeCreateResult{CnsVolumeOperationResult: *failed("", m.wrap(fault)), Name: spec.Name, PlacementResults: placements})
+}
+
+// placedAt is the placement of a volume that was not placed anew. The field is newer than 6.7U3.
+func (m *Manager) placedAt(datastore types.ManagedObjectReference) []cnstypes.CnsPlacementResult {
+	if !m.since("7.0U3") {
+		return nil
 	}
-	return batch(&cnstypes.CnsVolumeCreateResult{CnsVolumeOperationResult: *failed("", fault), Name: spec.Name, PlacementResults: placements}), nil
+	return []cnstypes.CnsPlacementResult{{Datastore: datastore}}
 }

@@ -7,6 +7,8 @@ import (
 
 	"github.com/vmware/govmomi/simulator"
 	"github.com/vmware/govmomi/vim25/types"
+
+	"vsphere-drivers.example/lab/vcenter/internal/assume"
 )
 
 // place is what we need to know of a datastore, read at one moment.
@@ -68,12 +70,12 @@ func compareRefs(a, b types.ManagedObjectReference) int { return strings.Compare
 
 // take reserves space for a thin disk or a share. It says how much, for giveBack, and whether there was enough.
 func (m *Manager) take(ref types.ManagedObjectReference, bytes int64) (taken int64, enough bool) {
-	return m.reserve(ref, bytes, m.Assumptions().ThinTakesFullSize)
+	return m.reserve(ref, bytes, assume.ThinTakesFullSize.In(m.assumed))
 }
 
 // takeFor is take for a disk that may be thick, which always has all of its space.
 func (m *Manager) takeFor(d disk, ref types.ManagedObjectReference, bytes int64) (taken int64, enough bool) {
-	return m.reserve(ref, bytes, d.thick || m.Assumptions().ThinTakesFullSize)
+	return m.reserve(ref, bytes, d.thick || assume.ThinTakesFullSize.In(m.assumed))
 }
 
 // reserve looks for room, and takes it if it is to be kept.

@@ -3,21 +3,36 @@ package cns
 import (
 	cnstypes "github.com/vmware/govmomi/cns/types"
 	"github.com/vmware/govmomi/vim25/types"
+
+	"vsphere-drivers.example/lab/vcenter/internal/assume"
 )
+
+// checkDelete refuses a whole delete call, before there is a task.
+func (m *Manager) checkDelete(ids []cnstypes.CnsVolumeId) types.BaseMethodFault {
+	for _, id := range ids {
+		if _, present := m.presenceOf(id.Id); present == nowhere && assume.DeleteUnknown.In(m.assumed) == "call" {
+			return m.noDatastore(id.Id)
+		}
+	}
+	return nil
+}
 
 // deleteVolumes is CnsDeleteVolume: one volume a call.
 func (m *Manager) deleteVolumes(ids []cnstypes.CnsVolumeId, withDisk bool) (types.AnyType, types.BaseMethodFault) {
 	if len(ids) != 1 {
 		return nil, invalid("InputSpec")
 	}
-	return batch(outcome(ids[0].Id, m.deleteVolume(ids[0].Id, withDisk))), nil
+	return batch(outcome(ids[0].Id, m.wrap(m.deleteVolume(ids[0].Id, withDisk)))), nil
 }
 
 func (m *Manager) deleteVolume(id string, withDisk bool) types.BaseMethodFault {
 	defer m.volumeOps.lock(id)()
-	v := m.lookup(id)
-	if v == nil {
+	v, present := m.presenceOf(id)
+	switch present {
+	case nowhere, recordOnly:
 		return &types.NotFound{}
+	case diskOnly:
+		return m.notRegistered(id)
 	}
 	if v.share != nil {
 		m.forgetVolume(id)
@@ -27,8 +42,11 @@ func (m *Manager) deleteVolume(id string, withDisk bool) types.BaseMethodFault {
 		return nil
 	}
 	holders := m.holders(v.disk)
-	if len(holders) > 0 && (withDisk || !m.Assumptions().UnregisterAttached) {
-		return &types.ResourceInUse{Type: "VStorageObject", Name: id}
+	if len(holders) > 0 && (withDisk || !assume.UnregisterAttached.In(m.assumed)) {
+		if fault := m.stale(holders, toDelete); fault != nil {
+			return fault
+		}
+		return inUse()
 	}
 	if !withDisk {
 		m.forgetVolume(id)
@@ -49,20 +67,28 @@ func (m *Manager) destroy(d *disk) types.BaseMethodFault {
 	present := m.findDisk(d.id) != nil
 	now := *d
 	m.mu.Unlock()
-	if present && len(now.snapshots) > 0 {
-		if m.Assumptions().DeleteWithSnapshots == "InvalidState" {
+	if !present {
+		return &types.NotFound{}
+	}
+	at, fault := m.onDatastore(now.datastore, toDelete)
+	if fault != nil {
+		return fault
+	}
+	if len(now.snapshots) > 0 {
+		switch assume.DeleteWithSnapshots.In(m.assumed) {
+		case "InvalidState":
 			return &types.InvalidState{}
+		case "ResourceInUse":
+			return inUse()
 		}
-		return cnsFault(&types.InvalidState{}, "CNS: Failed to delete disk.:Fault cause: vim.fault.InvalidState: disk %s has %d snapshots", d.id, len(now.snapshots))
+		return failedTo(toDelete, &types.InvalidState{})
 	}
 	if m.content != nil && now.filled {
 		if err := m.content.Delete(d.id); err != nil {
-			return cnsFault(&types.SystemError{Reason: err.Error()}, "CNS: Failed to delete disk.")
+			return brokenTo(toDelete, err)
 		}
 	}
-	if at, ok := m.datastore(now.datastore); ok {
-		removeDescriptor(at.dir, now.path)
-	}
+	removeDescriptor(at.dir, now.path)
 	m.giveBack(now.datastore, now.taken)
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -10,6 +10,8 @@ import (
 	cnstypes "github.com/vmware/govmomi/cns/types"
 	"github.com/vmware/govmomi/simulator"
 	"github.com/vmware/govmomi/vim25/types"
+
+	"vsphere-drivers.example/lab/vcenter/internal/assume"
 )
 
 const (
@@ -18,6 +20,7 @@ const (
 	controllerUnit  = 7  // a SCSI controller's own place on its bus
 	narrowUnits     = 16 // 15 disks
 	wideUnits       = 65 // 64 disks
+	nvmeUnits       = 15
 )
 
 // deviceList is a copy of a VM's devices. Devices in it are replaced, never changed: an answer with the old ones may be
@@ -106,98 +109,69 @@ func (l *deviceList) list(controllerKey int32, change func([]int32) []int32) {
 			own := *old
 			own.Device = change(slices.Clone(old.Device))
 			l.devices[i] = &own
+		case *types.VirtualNVMEController:
+			own := *old
+			own.Device = change(slices.Clone(old.Device))
+			l.devices[i] = &own
 		}
 	}
 }
 
-// bus is a SCSI controller and how many places it has.
+// bus is a SCSI or NVMe controller and how many places it has.
 type bus struct {
 	key    int32
 	number int32
 	units  int32
+	own    int32 // the place of the controller itself; -1 when it takes none
 	para   bool
+	nvme   bool
 }
 
+// buses are the controllers in the order in which they are filled: paravirtual SCSI before other SCSI before NVMe.
 func (l *deviceList) buses(wide bool) []bus {
 	var buses []bus
 	for _, device := range l.devices {
-		controller, ok := device.(types.BaseVirtualSCSIController)
-		if !ok {
+		b := bus{key: device.GetVirtualDevice().Key}
+		switch controller := device.(type) {
+		case *types.VirtualNVMEController:
+			b.number, b.units, b.own, b.nvme = controller.BusNumber, nvmeUnits, -1, true
+		case types.BaseVirtualSCSIController:
+			b.number, b.units, b.own = controller.GetVirtualSCSIController().BusNumber, narrowUnits, controllerUnit
+			if _, b.para = device.(*types.ParaVirtualSCSIController); b.para && wide {
+				b.units = wideUnits
+			}
+		default:
 			continue
-		}
-		b := bus{key: device.GetVirtualDevice().Key, number: controller.GetVirtualSCSIController().BusNumber, units: narrowUnits}
-		if _, b.para = device.(*types.ParaVirtualSCSIController); b.para && wide {
-			b.units = wideUnits
 		}
 		buses = append(buses, b)
 	}
-	slices.SortFunc(buses, func(a, b bus) int {
-		if a.para != b.para {
-			return map[bool]int{true: -1, false: 1}[a.para]
+	rank := func(b bus) int {
+		switch {
+		case b.para:
+			return 0
+		case b.nvme:
+			return 2
 		}
-		return cmp.Compare(a.number, b.number)
+		return 1
+	}
+	slices.SortFunc(buses, func(a, b bus) int {
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.number, b.number))
 	})
 	return buses
 }
 
 // freeUnit is the lowest free place on a bus.
 func (l *deviceList) freeUnit(b bus) (int32, bool) {
-	taken := map[int32]bool{controllerUnit: true}
-	for _, device := range l.devices {
-		if d := device.GetVirtualDevice(); d.ControllerKey == b.key && d.UnitNumber != nil {
-			taken[*d.UnitNumber] = true
-		}
-	}
 	for unit := range b.units {
-		if !taken[unit] {
+		if l.isFree(b, unit) {
 			return unit, true
 		}
 	}
 	return 0, false
 }
 
-// seat gives the disk a controller and a place on it, and adds it.
-func (m *Manager) seat(l *deviceList, hardware string, d *types.VirtualDisk, spec cnstypes.CnsVolumeAttachDetachSpec) types.BaseMethodFault {
-	assumed := m.Assumptions()
-	version, _ := strconv.Atoi(strings.TrimPrefix(hardware, "vmx-"))
-	if version < assumed.MinHardware {
-		return cnsFault(&types.NotSupported{}, "CNS: Failed to attach disk when calling AttachDisk:Fault cause: vmodl.fault.NotSupported: virtual hardware %s is too old", hardware)
-	}
-	wide := assumed.WidePVSCSI && m.since("8.0U3") && version >= assumed.WidePVSCSIHardware
-	buses := l.buses(wide)
-	if spec.ControllerKey != nil {
-		buses = slices.DeleteFunc(buses, func(b bus) bool { return b.key != *spec.ControllerKey })
-		if len(buses) == 0 {
-			return invalid("attachSpecs.controllerKey")
-		}
-	}
-	for _, b := range buses {
-		unit, free := l.freeUnit(b)
-		if spec.UnitNumber != nil {
-			unit, free = *spec.UnitNumber, l.isFree(b, *spec.UnitNumber)
-		}
-		if free {
-			l.add(d, b, unit)
-			return nil
-		}
-	}
-	if spec.ControllerKey != nil || spec.UnitNumber != nil {
-		return invalid("attachSpecs.unitNumber")
-	}
-	if assumed.AddControllers && len(buses) < maxControllers {
-		b := l.addController(buses, wide)
-		l.add(d, b, 0)
-		return nil
-	}
-	reason := fmt.Sprintf("CNS: Failed to attach disk when calling AttachDisk:Fault cause: vim.fault.TooManyDevices: %d SCSI controllers have no free slot", len(buses))
-	if assumed.NoSlotFault == "CnsMissingControllerFault" {
-		return &CnsMissingControllerFault{CnsFault: cnstypes.CnsFault{Reason: reason}}
-	}
-	return cnsFault(&types.TooManyDevices{}, "%s", reason)
-}
-
 func (l *deviceList) isFree(b bus, unit int32) bool {
-	if unit < 0 || unit >= b.units || unit == controllerUnit {
+	if unit < 0 || unit >= b.units || unit == b.own {
 		return false
 	}
 	return !slices.ContainsFunc(l.devices, func(device types.BaseVirtualDevice) bool {
@@ -206,12 +180,89 @@ func (l *deviceList) isFree(b bus, unit int32) bool {
 	})
 }
 
-// addController adds a paravirtual SCSI controller with the lowest free bus number.
-func (l *deviceList) addController(present []bus, wide bool) bus {
+// seat gives the disk a controller and a place on it, and adds it.
+func (m *Manager) seat(l *deviceList, hardware string, d *types.VirtualDisk, spec cnstypes.CnsVolumeAttachDetachSpec) (bus, types.BaseMethodFault) {
+	version, _ := strconv.Atoi(strings.TrimPrefix(hardware, "vmx-"))
+	if version < assume.MinHardware.In(m.assumed) {
+		return bus{}, failedTo(toAttach, &types.NotSupported{})
+	}
+	wide := m.since("8.0U3") && assume.WidePVSCSI.In(m.assumed) && version >= assume.WidePVSCSIHardware.In(m.assumed)
+	buses, fault := m.usableBuses(l, wide, spec.ControllerKey)
+	if fault != nil {
+		return bus{}, fault
+	}
+	for _, b := range buses {
+		unit, free := int32(0), false
+		if spec.UnitNumber != nil {
+			unit, free = *spec.UnitNumber, l.isFree(b, *spec.UnitNumber)
+		} else {
+			unit, free = l.freeUnit(b)
+		}
+		if free {
+			l.add(d, b, unit)
+			return b, nil
+		}
+	}
+	if spec.ControllerKey != nil || spec.UnitNumber != nil {
+		return bus{}, invalid("attachSpecs.unitNumber")
+	}
+	if present := scsi(l.buses(wide)); len(present) < maxControllers && assume.AddControllers.In(m.assumed) {
+		b := l.addController(freeNumber(present), wide)
+		l.add(d, b, 0)
+		return b, nil
+	}
+	reason := "CNS: Failed to attach disk because missing SCSI controller"
+	if assume.NoSlotFault.In(m.assumed) == "CnsMissingControllerFault" {
+		return bus{}, &worded{fault: &CnsMissingControllerFault{CnsFault: cnstypes.CnsFault{Reason: reason}}}
+	}
+	return bus{}, cnsFault(nil, "%s", reason)
+}
+
+// usableBuses are the controllers that a disk may sit on: the chosen one, or all that CNS looks at.
+func (m *Manager) usableBuses(l *deviceList, wide bool, chosen *int32) ([]bus, types.BaseMethodFault) {
+	buses := l.buses(wide)
+	if chosen == nil {
+		if slices.ContainsFunc(buses, func(b bus) bool { return b.nvme }) && assume.NVMeControllers.In(m.assumed) == "used" {
+			slices.SortStableFunc(buses, func(a, b bus) int { return -compareBool(a.nvme, b.nvme) })
+			return buses, nil
+		}
+		return scsi(buses), nil
+	}
+	if i := slices.IndexFunc(buses, func(b bus) bool { return b.key == *chosen }); i >= 0 {
+		return buses[i : i+1], nil
+	}
+	number := *chosen - firstController
+	if number < 0 || number >= maxControllers || !assume.AddChosenController.In(m.assumed) {
+		return nil, invalid("attachSpecs.controllerKey")
+	}
+	return []bus{l.addController(number, wide)}, nil
+}
+
+func scsi(buses []bus) []bus {
+	return slices.DeleteFunc(slices.Clone(buses), func(b bus) bool { return b.nvme })
+}
+
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return 1
+	}
+	return -1
+}
+
+// freeNumber is the lowest bus number that no controller has.
+func freeNumber(present []bus) int32 {
 	number := int32(0)
 	for slices.ContainsFunc(present, func(b bus) bool { return b.number == number }) {
 		number++
 	}
+	return number
+}
+
+// addController adds a paravirtual SCSI controller.
+func (l *deviceList) addController(number int32, wide bool) bus {
 	key := firstController + number
 	for l.keyUsed(key) {
 		key++
@@ -237,7 +288,7 @@ func (l *deviceList) addController(present []bus, wide bool) bus {
 		ScsiCtlrUnitNumber: controllerUnit,
 	}}
 	l.devices = append(l.devices, controller)
-	b := bus{key: key, number: number, units: narrowUnits, para: true}
+	b := bus{key: key, number: number, units: narrowUnits, own: controllerUnit, para: true}
 	if wide {
 		b.units = wideUnits
 	}
@@ -250,9 +301,13 @@ func (l *deviceList) keyUsed(key int32) bool {
 
 // add completes the disk with its place: device lists of clients fail on disks without label, controller or unit.
 func (l *deviceList) add(d *types.VirtualDisk, b bus, unit int32) {
-	d.Key = 2000 + 16*b.number + unit
-	if unit >= narrowUnits {
+	switch {
+	case b.nvme:
+		d.Key = 32000 + nvmeUnits*b.number + unit
+	case unit >= narrowUnits:
 		d.Key = 131072 + wideUnits*b.number + unit
+	default:
+		d.Key = 2000 + 16*b.number + unit
 	}
 	for l.keyUsed(d.Key) {
 		d.Key++
@@ -270,7 +325,7 @@ func (l *deviceList) add(d *types.VirtualDisk, b bus, unit int32) {
 	d.DeviceInfo = &types.Description{Label: fmt.Sprintf("Hard disk %d", label), Summary: fmt.Sprintf("%d KB", d.CapacityInKB)}
 	d.ControllerKey = b.key
 	d.UnitNumber = &unit
-	d.DiskObjectId = fmt.Sprintf("%d-%d", firstController+b.number, d.Key)
+	d.DiskObjectId = fmt.Sprintf("%d-%d", b.key, d.Key)
 	l.devices = append(l.devices, d)
 	l.list(b.key, func(keys []int32) []int32 { return append(keys, d.Key) })
 }

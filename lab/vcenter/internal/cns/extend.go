@@ -2,9 +2,12 @@ package cns
 
 import (
 	"fmt"
+	"hash/fnv"
 
 	cnstypes "github.com/vmware/govmomi/cns/types"
 	"github.com/vmware/govmomi/vim25/types"
+
+	"vsphere-drivers.example/lab/vcenter/internal/assume"
 )
 
 // extendVolumes is CnsExtendVolume: one volume a call.
@@ -12,14 +15,14 @@ func (m *Manager) extendVolumes(specs []cnstypes.CnsVolumeExtendSpec) (types.Any
 	if len(specs) != 1 {
 		return nil, invalid("InputSpec")
 	}
-	return batch(outcome(specs[0].VolumeId.Id, m.extendVolume(specs[0].VolumeId.Id, specs[0].CapacityInMb))), nil
+	return batch(outcome(specs[0].VolumeId.Id, m.wrap(m.extendVolume(specs[0].VolumeId.Id, specs[0].CapacityInMb)))), nil
 }
 
 func (m *Manager) extendVolume(id string, capacityMB int64) types.BaseMethodFault {
 	defer m.volumeOps.lock(id)()
-	v := m.lookup(id)
-	if v == nil {
-		return &types.NotFound{}
+	v, present := m.presenceOf(id)
+	if fault := m.unusable(id, present); fault != nil {
+		return fault
 	}
 	if v.disk == nil {
 		return m.extendShare(v, capacityMB)
@@ -33,22 +36,28 @@ func (m *Manager) extendDisk(id string, capacityMB int64) types.BaseMethodFault 
 	if live == nil {
 		return &types.NotFound{}
 	}
-	assumed := m.Assumptions()
 	grow := capacityMB - d.capacityMB
-	holders := m.holders(live)
 	switch {
-	case grow < 0 || capacityMB > int64(assumed.MaxVolumeMB):
+	case capacityMB > int64(assume.MaxVolumeMB.In(m.assumed)):
 		return invalid("extendSpecs.capacityInMb")
-	case grow == 0 && m.since(assumed.ExtendSameSizeSince):
+	case grow < 0:
+		return m.shrink()
+	case grow == 0 && assume.ExtendSameSize.In(m.assumed):
 		return nil
 	case grow == 0:
 		return invalid("extendSpecs.capacityInMb")
-	case len(d.snapshots) > 0 && !m.since(assumed.ExtendWithSnapshotsSince):
-		return cnsFault(&types.InvalidState{}, "CNS: Failed to extend disk.:Fault cause: vim.fault.InvalidState: disk %s has %d snapshots", id, len(d.snapshots))
-	case len(holders) > 0 && !m.since(assumed.OnlineExtendSince):
-		return cnsFault(&types.InvalidState{}, "CNS: Failed to extend disk.:Fault cause: vim.fault.InvalidState: disk %s is attached", id)
 	}
-	at, _ := m.datastore(d.datastore)
+	at, fault := m.onDatastore(d.datastore, toExtend)
+	if fault != nil {
+		return fault
+	}
+	holders := m.holders(live)
+	if fault := m.hindered(holders, toExtend); fault != nil {
+		return fault
+	}
+	if fault := m.rigid(d, holders); fault != nil {
+		return fault
+	}
 	taken, enough := m.takeFor(d, d.datastore, grow*mib)
 	if !enough {
 		return m.outOfSpace("extend", at.name)
@@ -56,11 +65,11 @@ func (m *Manager) extendDisk(id string, capacityMB int64) types.BaseMethodFault 
 	if m.content != nil && d.filled {
 		if err := m.content.Extend(id, capacityMB*mib); err != nil {
 			m.giveBack(d.datastore, taken)
-			return cnsFault(&types.SystemError{Reason: err.Error()}, "CNS: Failed to extend disk.:Fault cause: vmodl.fault.SystemError")
+			return brokenTo(toExtend, err)
 		}
 	}
 	if err := writeDescriptor(at.dir, d.path, capacityMB); err != nil {
-		return cnsFault(&types.SystemError{Reason: err.Error()}, "CNS: Failed to extend disk.:Fault cause: vmodl.fault.SystemError")
+		return brokenTo(toExtend, err)
 	}
 	m.mu.Lock()
 	live.capacityMB = capacityMB
@@ -75,6 +84,63 @@ func (m *Manager) extendDisk(id string, capacityMB int64) types.BaseMethodFault 
 		}
 	})
 	return nil
+}
+
+// shrink is the answer to a size below the present one.
+func (m *Manager) shrink() types.BaseMethodFault {
+	switch assume.ExtendSmaller.In(m.assumed) {
+	case "success":
+		return nil
+	case "CnsFault":
+		return failedTo(toExtend, invalid("newCapacityInMB"))
+	}
+	return invalid("extendSpecs.capacityInMb")
+}
+
+// rigid is the fault of extending a disk whose snapshots or VM forbid it.
+func (m *Manager) rigid(d disk, holders []attachment) types.BaseMethodFault {
+	attached := len(holders) > 0
+	if attached && !assume.OnlineExtend.In(m.assumed) {
+		return failedTo(toExtend, &types.InvalidState{})
+	}
+	if attached && m.partOfSnapshot(d.id, holders) {
+		return failedTo(toExtend, hotExtendFault())
+	}
+	if len(d.snapshots) == 0 {
+		return nil
+	}
+	switch assume.ExtendWithSnapshots.In(m.assumed) {
+	case "always":
+		return nil
+	case "detached":
+		if !attached {
+			return nil
+		}
+	case "some":
+		if evenID(d.id) {
+			return nil
+		}
+	}
+	if attached {
+		return failedTo(toExtend, hotExtendFault())
+	}
+	return failedTo(toExtend, &types.SystemError{
+		Reason: "The called function cannot be performed on partial chains. Open the parent virtual disk: api = DiskLib_Grow",
+	})
+}
+
+func hotExtendFault() types.BaseMethodFault {
+	return &types.GenericVmConfigFault{
+		Reason: "The disk extend operation failed: The virtual disk requires a feature not supported by this program " +
+			"Hot-extend is currently supported only for VMFS flat virtual disks without snapshots opened in persistent mode",
+	}
+}
+
+// evenID splits disks into two halves that stay the same from run to run if the ids do.
+func evenID(id string) bool {
+	sum := fnv.New32a()
+	_, _ = sum.Write([]byte(id))
+	return sum.Sum32()%2 == 0
 }
 
 // redraw changes the disk's device on the VMs that have it.

@@ -29,6 +29,10 @@ func localized(fault types.BaseMethodFault) *types.LocalizedMethodFault {
 	name := reflect.TypeOf(fault).Elem().Name()
 	message := name
 	switch f := fault.(type) {
+	case *worded:
+		return &types.LocalizedMethodFault{Fault: f.fault, LocalizedMessage: f.text}
+	case *diskFailure:
+		return localized(f.cause)
 	case *cnstypes.CnsFault:
 		message = name + " error: " + f.Reason
 	case *types.InvalidArgument:
@@ -37,8 +41,20 @@ func localized(fault types.BaseMethodFault) *types.LocalizedMethodFault {
 		message = fmt.Sprintf("The resource '%s' is in use.", f.Name)
 	case *types.NotFound:
 		message = "The object or item referred to could not be found."
-	case *cnstypes.CnsNotRegisteredFault:
-		message = fmt.Sprintf("The input volume %s is not registered as a CNS volume.", f.VolumeId.Id)
+	case *types.AlreadyExists:
+		message = fmt.Sprintf("The specified key, name, or identifier '%s' already exists.", f.Name)
+	case *types.HostNotConnected:
+		message = "Unable to communicate with the remote host, since it is disconnected."
+	case *types.InvalidHostState:
+		message = "The operation is not allowed in the current state of the host."
+	case *types.InvalidState:
+		message = "The operation is not allowed in the current state."
+	case *types.TaskInProgress:
+		message = "Another task is already in progress."
+	case *types.InvalidDeviceSpec:
+		message = fmt.Sprintf("Invalid configuration for device '%d'.", f.DeviceIndex)
+	case *types.SystemError:
+		message = "A general system error occurred: " + f.Reason
 	}
 	return &types.LocalizedMethodFault{Fault: fault, LocalizedMessage: message}
 }
@@ -64,25 +80,13 @@ func batch(results ...cnstypes.BaseCnsVolumeOperationResult) *cnstypes.CnsVolume
 	return &cnstypes.CnsVolumeOperationBatchResult{VolumeResults: results}
 }
 
-// notRegistered is the fault for a volume CNS does not know. Older releases have no type for it.
-func (m *Manager) notRegistered(id string) types.BaseMethodFault {
-	if m.since("8.0U3") {
-		return &cnstypes.CnsNotRegisteredFault{
-			CnsFault: cnstypes.CnsFault{Reason: "The input volume " + id + " is not registered as a CNS volume."},
-			VolumeId: cnstypes.CnsVolumeId{Id: id},
-		}
-	}
-	return cnsFault(&types.NotFound{}, "CNS: Failed to retrieve datastore for vol %s. (vim.fault.NotFound)", id)
-}
-
 // outOfSpace is the fault when a disk does not fit.
 func (m *Manager) outOfSpace(operation, datastore string) types.BaseMethodFault {
-	full := &types.NoDiskSpace{FileFault: types.FileFault{File: ""}, Datastore: datastore}
-	if m.Assumptions().OutOfSpaceFault == "NoDiskSpace" {
-		return full
-	}
-	return cnsFault(full, "CNS: Failed to %s disk.:Fault cause: vim.fault.NoDiskSpace", operation)
+	return failedTo(operation+" disk.", &types.NoDiskSpace{FileFault: types.FileFault{File: ""}, Datastore: datastore})
 }
+
+// VolumeFault is the result of a task that succeeded without its volume.
+func VolumeFault(fault types.BaseMethodFault) types.AnyType { return batch(failed("", fault)) }
 
 // refusal refuses a call as a whole, before there is a task.
 type refusal struct {
@@ -93,5 +97,6 @@ type refusal struct {
 func (r *refusal) Fault() *soap.Fault { return r.Reason }
 
 func refuse(fault types.BaseMethodFault) soap.HasFault {
-	return &refusal{Reason: simulator.Fault(localized(fault).LocalizedMessage, fault)}
+	said := localized(fault)
+	return &refusal{Reason: simulator.Fault(said.LocalizedMessage, said.Fault)}
 }

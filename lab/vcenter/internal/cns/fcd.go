@@ -25,6 +25,9 @@ func (m *Manager) withCatalogue(use func(catalogue)) {
 // publish shows a disk's state in vim25. The caller holds mu. The object is replaced, never changed: an
 // answer with the old one may be on its way to a client.
 func (m *Manager) publish(d *disk) {
+	if d.lost {
+		return
+	}
 	object := &simulator.VStorageObject{VStorageObject: m.describe(d)}
 	for _, s := range d.snapshots {
 		object.Snapshots = append(object.Snapshots, types.VStorageObjectSnapshotInfoVStorageObjectSnapshot{

@@ -9,41 +9,44 @@ import (
 	cnstypes "github.com/vmware/govmomi/cns/types"
 	"github.com/vmware/govmomi/vim25/types"
 	vsanfs "github.com/vmware/govmomi/vsan/vsanfs/types"
+
+	"vsphere-drivers.example/lab/vcenter/internal/assume"
 )
 
-// createShare makes a vSAN file share, or registers the share of an unregistered volume again.
-func (m *Manager) createShare(spec *creation) (types.AnyType, types.BaseMethodFault) {
-	if !m.since("7.0U3") {
-		return m.notCreated(spec, nil, &types.NotSupported{})
-	}
-	capacityMB := spec.BackingObjectDetails.GetCnsBackingObjectDetails().CapacityInMb
-	switch spec.BackingObjectDetails.(type) {
+// admitShare checks what a file volume is made of.
+func (m *Manager) admitShare(c *creation) types.BaseMethodFault {
+	switch c.BackingObjectDetails.(type) {
 	case *cnstypes.CnsVsanFileShareBackingDetails, *cnstypes.CnsFileBackingDetails:
 	default:
-		return nil, invalid("createSpecs.backingObjectDetails")
+		return invalid("createSpecs.backingObjectDetails")
 	}
-	var permissions []vsanfs.VsanFileShareNetPermission
-	if wanted, ok := spec.CreateSpec.(*cnstypes.CnsVSANFileCreateSpec); ok {
-		permissions = wanted.Permission
-		capacityMB = max(capacityMB, wanted.SoftQuotaInMb)
-	} else if spec.CreateSpec != nil {
-		return nil, invalid("createSpecs.createSpec")
+	if _, ok := c.CreateSpec.(*cnstypes.CnsVSANFileCreateSpec); c.CreateSpec != nil && !ok {
+		return invalid("createSpecs.createSpec")
 	}
+	capacityMB, permissions := c.share()
 	if capacityMB <= 0 {
-		return nil, invalid("createSpecs.backingObjectDetails.capacityInMb")
+		return invalid("createSpecs.backingObjectDetails.capacityInMb")
 	}
-	if fault := checkPermissions(permissions); fault != nil {
-		return nil, fault
+	return checkPermissions(permissions)
+}
+
+// share is the size of a file volume and who may mount it.
+func (c *creation) share() (capacityMB int64, permissions []vsanfs.VsanFileShareNetPermission) {
+	capacityMB = c.BackingObjectDetails.GetCnsBackingObjectDetails().CapacityInMb
+	if details, ok := c.CreateSpec.(*cnstypes.CnsVSANFileCreateSpec); ok {
+		permissions = details.Permission
+		capacityMB = max(capacityMB, details.SoftQuotaInMb)
 	}
-	if spec.VolumeSource != nil {
+	return capacityMB, permissions
+}
+
+// createShare makes a vSAN file share.
+func (m *Manager) createShare(spec *creation) types.AnyType {
+	if !m.since("7.0U3") || spec.VolumeSource != nil {
 		return m.notCreated(spec, nil, &types.NotSupported{})
 	}
-	metadata, fault := merge(cnstypes.CnsVolumeMetadata{}, spec.Metadata, false, m.Assumptions())
-	if fault != nil {
-		return m.notCreated(spec, nil, fault)
-	}
-	policy, _ := policyID(spec.Profile)
-	at, placements, fault := m.choose(wanted{user: spec.user, among: spec.Datastores, policy: policy, bytes: capacityMB * mib, file: true})
+	capacityMB, permissions := spec.share()
+	at, placements, fault := m.choose(wanted{user: spec.user, among: spec.Datastores, policy: spec.policy, bytes: capacityMB * mib, file: true})
 	if fault != nil {
 		return m.notCreated(spec, placements, fault)
 	}
@@ -51,10 +54,10 @@ func (m *Manager) createShare(spec *creation) (types.AnyType, types.BaseMethodFa
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.enter(&volume{
-		id: "file:" + fileID, name: spec.Name, kind: typeFile, policy: policy, metadata: metadata,
+		id: "file:" + fileID, name: spec.Name, kind: typeFile, policy: spec.policy, metadata: spec.metadata,
 		share: &share{fileID: fileID, datastore: at.ref, capacityMB: capacityMB, taken: at.taken, permissions: slices.Clone(permissions)},
 	})
-	return created(spec, "file:"+fileID, placements), nil
+	return created(spec, "file:"+fileID, placements)
 }
 
 func checkPermissions(list []vsanfs.VsanFileShareNetPermission) types.BaseMethodFault {
@@ -88,7 +91,7 @@ func (m *Manager) showShare(v *volume) cnstypes.BaseCnsBackingObjectDetails {
 }
 
 func (m *Manager) extendShare(v *volume, capacityMB int64) types.BaseMethodFault {
-	if !m.Assumptions().ExtendFileShares {
+	if !assume.ExtendFileShares.In(m.assumed) {
 		return &types.NotSupported{}
 	}
 	m.mu.Lock()

@@ -8,8 +8,6 @@ import (
 	"github.com/vmware/govmomi/simulator"
 	"github.com/vmware/govmomi/vim25/types"
 	vsanfs "github.com/vmware/govmomi/vsan/vsanfs/types"
-
-	"vsphere-drivers.example/lab/vcenter/internal/assume"
 )
 
 // makeVSAN makes all datastores vSAN ones.
@@ -59,7 +57,6 @@ func TestAFileVolumeHasAccessPoints(t *testing.T) {
 	for _, refused := range []func() (types.BaseMethodFault, error){
 		func() (types.BaseMethodFault, error) { return l.fault(l.attach(id, l.vms[0])) },
 		func() (types.BaseMethodFault, error) { return l.fault(l.snapshot(id, "")) },
-		func() (types.BaseMethodFault, error) { return l.fault(l.extend(id, 4096)) },
 	} {
 		fault, err := refused()
 		l.must(err)
@@ -71,15 +68,17 @@ func TestAFileVolumeHasAccessPoints(t *testing.T) {
 	}
 }
 
-func TestFileVolumesNeedVSANAndItsFileService(t *testing.T) {
+func TestFileVolumesNeedAVSANDatastore(t *testing.T) {
 	l := newLab(t, options{})
 	task, err := l.create(l.fileSpec("share", 1024))
 	l.wantVolumeFault(&cnstypes.CnsFault{}, task, err)
+}
 
-	l = newLab(t, options{inventory: makeVSAN, config: func(c *Config) {
+func TestFileVolumesNeedTheFileService(t *testing.T) {
+	l := newLab(t, options{inventory: makeVSAN, config: func(c *Config) {
 		c.FileService = func(types.ManagedObjectReference) bool { return false }
 	}})
-	task, err = l.create(l.fileSpec("share", 1024))
+	task, err := l.create(l.fileSpec("share", 1024))
 	l.wantVolumeFault(&cnstypes.CnsFault{}, task, err)
 
 	l = newLab(t, options{release: "6.7U3", inventory: makeVSAN})
@@ -113,9 +112,12 @@ func TestAccessToSharesIsMergedByAddress(t *testing.T) {
 	l.wantVolumeFault(&types.NotFound{}, task, err)
 }
 
-func TestSharesMayGrowIfWeAssumeSo(t *testing.T) {
-	l := newLab(t, options{inventory: makeVSAN, assumptions: func(a *assume.Assumptions) { a.ExtendFileShares = true }})
+func TestAFileShareDoesNotGrow(t *testing.T) {
+	l := newLab(t, options{inventory: makeVSAN})
 	id := l.result(l.create(l.fileSpec("share", 1024))).GetCnsVolumeOperationResult().VolumeId.Id
+	task, err := l.extend(id, 2048)
+	l.wantVolumeFault(&types.NotSupported{}, task, err)
+	l.assume(map[string]any{"ExtendFileShares": true})
 	l.result(l.extend(id, 2048))
 	if got := l.volume(id).BackingObjectDetails.GetCnsBackingObjectDetails().CapacityInMb; got != 2048 {
 		t.Errorf("size is %d", got)

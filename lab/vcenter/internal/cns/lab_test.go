@@ -41,7 +41,7 @@ type lab struct {
 type options struct {
 	release     string
 	machines    int
-	assumptions func(*assume.Assumptions)
+	assumptions map[string]any
 	config      func(*Config)
 	inventory   func(*simulator.Registry)
 }
@@ -77,10 +77,10 @@ func newLab(t *testing.T, o options) *lab {
 		o.inventory(registry)
 	}
 
-	cfg := Config{Profile: release, Assumptions: assume.Default()}
-	if o.assumptions != nil {
-		o.assumptions(&cfg.Assumptions)
-	}
+	assumed, err := assume.For(release)
+	l.must(err)
+	l.must(assumed.Set(o.assumptions))
+	cfg := Config{Profile: release, Assumptions: assumed}
 	if o.config != nil {
 		o.config(&cfg)
 	}
@@ -94,6 +94,12 @@ func newLab(t *testing.T, o options) *lab {
 	l.cns, err = govcns.NewClient(l.ctx, l.vim.Client)
 	l.must(err)
 	return l
+}
+
+// assume switches assumptions.
+func (l *lab) assume(changes map[string]any) {
+	l.Helper()
+	l.must(l.manager.Assumptions().Set(changes))
 }
 
 func (l *lab) must(err error) {
@@ -219,10 +225,11 @@ func (l *lab) newVolume(name string) string {
 // quickVolume makes a volume without the client, for tests that need many.
 func (l *lab) quickVolume() string {
 	l.Helper()
-	result, fault := l.manager.createVolumes("user", []cnstypes.CnsVolumeCreateSpec{l.blockSpec("pvc", 1)})
+	work, fault := l.manager.planCreate("user", []cnstypes.CnsVolumeCreateSpec{l.blockSpec("pvc", 1)})
 	if fault != nil {
 		l.Fatalf("create: %+v", fault)
 	}
+	result, _ := work()
 	return result.(*cnstypes.CnsVolumeOperationBatchResult).VolumeResults[0].GetCnsVolumeOperationResult().VolumeId.Id
 }
 

@@ -1,6 +1,7 @@
 package cns
 
 import (
+	"reflect"
 	"slices"
 	"strings"
 
@@ -10,90 +11,103 @@ import (
 	"vsphere-drivers.example/lab/vcenter/internal/assume"
 )
 
-// updateMetadata is CnsUpdateVolumeMetadata.
-func (m *Manager) updateMetadata(user string, specs []cnstypes.CnsVolumeMetadataUpdateSpec) (types.AnyType, types.BaseMethodFault) {
+// planUpdate is CnsUpdateVolumeMetadata: it refuses the call, or gives the work of its task.
+func (m *Manager) planUpdate(user string, specs []cnstypes.CnsVolumeMetadataUpdateSpec) (work, types.BaseMethodFault) {
 	if len(specs) == 0 {
 		return nil, invalid("updateSpecs")
 	}
 	for _, spec := range specs {
-		if fault := m.checkClusters(user, spec.Metadata); fault != nil {
+		if fault := m.admitUpdate(user, spec); fault != nil {
 			return nil, fault
 		}
 	}
-	result := batch()
-	for _, spec := range specs {
-		result.VolumeResults = append(result.VolumeResults, outcome(spec.VolumeId.Id, m.updateOne(spec)))
+	return func() (types.AnyType, types.BaseMethodFault) {
+		result := batch()
+		for _, spec := range specs {
+			result.VolumeResults = append(result.VolumeResults, outcome(spec.VolumeId.Id, m.updateOne(spec)))
+		}
+		return result, nil
+	}, nil
+}
+
+// admitUpdate refuses an update for what is wrong in it, and for a disk that is not there: CNS reads the disk before it makes
+// the task.
+func (m *Manager) admitUpdate(user string, spec cnstypes.CnsVolumeMetadataUpdateSpec) types.BaseMethodFault {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	id := spec.VolumeId.Id
+	v, recorded := m.volumes[id]
+	share := recorded && v.share != nil
+	if !share && m.findDisk(id) == nil && assume.UpdateUnknown.In(m.assumed) == "call" {
+		return m.noDatastore(id)
 	}
-	return result, nil
+	if !recorded {
+		return nil // the volume's fault
+	}
+	block := v.kind == typeBlock
+	if fault := m.checkMetadata("updateSpecs", user, spec.Metadata, block); fault != nil {
+		return fault
+	}
+	merged, fault := m.merge("updateSpecs", v.metadata, spec.Metadata, block)
+	if fault != nil {
+		return fault
+	}
+	if !m.changes(v.metadata, spec.Metadata, merged) {
+		return m.invalidMetadata("updateSpecs", "metadata")
+	}
+	return nil
+}
+
+// changes tells whether an update is one.
+func (m *Manager) changes(old, change, merged cnstypes.CnsVolumeMetadata) bool {
+	if !reflect.DeepEqual(old, merged) {
+		return true
+	}
+	switch assume.UpdateWithoutChange.In(m.assumed) {
+	case "empty fails":
+		return len(change.EntityMetadata) > 0
+	case "unchanged fails":
+		return false
+	}
+	return true
 }
 
 func (m *Manager) updateOne(spec cnstypes.CnsVolumeMetadataUpdateSpec) types.BaseMethodFault {
+	if fault := m.fileLocked(spec.VolumeId.Id); fault != nil {
+		return fault
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	v, ok := m.volumes[spec.VolumeId.Id]
-	if !ok {
+	id := spec.VolumeId.Id
+	v, recorded := m.volumes[id]
+	share := recorded && v.share != nil
+	switch {
+	case !share && m.findDisk(id) == nil:
 		return &types.NotFound{}
+	case !recorded:
+		return m.notRegistered(id)
 	}
-	merged, fault := merge(v.metadata, spec.Metadata, v.kind == typeBlock, m.Assumptions())
+	merged, fault := m.merge("updateSpecs", v.metadata, spec.Metadata, v.kind == typeBlock)
 	if fault == nil {
 		v.metadata = merged
 	}
 	return fault
 }
 
-// checkClusters refuses clusters without an identity or of another user. Metadata may be left out.
-func (m *Manager) checkClusters(user string, metadata cnstypes.CnsVolumeMetadata) types.BaseMethodFault {
-	clusters := metadata.ContainerClusterArray
-	if metadata.ContainerCluster != (cnstypes.CnsContainerCluster{}) || len(metadata.EntityMetadata) > 0 {
-		clusters = append([]cnstypes.CnsContainerCluster{metadata.ContainerCluster}, clusters...)
-	}
-	for _, cluster := range clusters {
-		if cluster.ClusterType != string(cnstypes.CnsClusterTypeKubernetes) {
-			return invalid("metadata.containerCluster.clusterType")
-		}
-		if cluster.ClusterId == "" {
-			return invalid("metadata.containerCluster.clusterId")
-		}
-		if m.Assumptions().SessionUserOnly && !sameUser(cluster.VSphereUser, user) {
-			return invalid("metadata.containerCluster.vSphereUser")
-		}
-	}
-	return nil
-}
-
-// sameUser compares names in the forms user@domain and DOMAIN\user. Case does not matter in vCenter.
-func sameUser(a, b string) bool { return canonicalUser(a) == canonicalUser(b) }
-
-func canonicalUser(name string) string {
-	name = strings.ToLower(name)
-	if domain, user, ok := strings.Cut(name, `\`); ok {
-		return user + "@" + domain
-	}
-	return name
-}
-
 // merge applies a change to a volume's metadata: clusters are added or replaced by id, entities by type, name,
-// namespace and cluster; those marked delete go. Nothing of old is changed in place.
-func merge(old, change cnstypes.CnsVolumeMetadata, block bool, assumed assume.Assumptions) (cnstypes.CnsVolumeMetadata, types.BaseMethodFault) {
-	merged := cnstypes.CnsVolumeMetadata{ContainerClusterArray: mergeClusters(old.ContainerClusterArray, change, assumed)}
-	has := func(id string) bool {
-		return slices.ContainsFunc(merged.ContainerClusterArray, func(c cnstypes.CnsContainerCluster) bool { return c.ClusterId == id })
+// namespace and cluster; those marked delete go. Nothing of old is changed in place. parameter is that of the call.
+func (m *Manager) merge(parameter string, old, change cnstypes.CnsVolumeMetadata, block bool) (cnstypes.CnsVolumeMetadata, types.BaseMethodFault) {
+	merged := cnstypes.CnsVolumeMetadata{ContainerClusterArray: m.mergeClusters(old.ContainerClusterArray, change)}
+	if first := firstCluster(old, change, merged.ContainerClusterArray, block); first != nil {
+		merged.ContainerCluster = *first
 	}
-	for i, cluster := range merged.ContainerClusterArray {
-		// The cluster that made the volume stays its first one for as long as it uses it.
-		if i == 0 || cluster.ClusterId == old.ContainerCluster.ClusterId {
-			merged.ContainerCluster = cluster
-		}
-	}
+	has := func(id string) bool { return findCluster(merged.ContainerClusterArray, id) != nil }
 	for _, entity := range old.EntityMetadata {
 		if has(entity.GetCnsEntityMetadata().ClusterID) {
 			merged.EntityMetadata = append(merged.EntityMetadata, entity)
 		}
 	}
-	changes, fault := entities(change)
-	if fault != nil {
-		return old, fault
-	}
+	changes := entities(change)
 	for _, entity := range changes {
 		merged.EntityMetadata = slices.DeleteFunc(merged.EntityMetadata, func(e cnstypes.BaseCnsEntityMetadata) bool {
 			return entity.Delete && sameEntity(entity, e)
@@ -104,29 +118,51 @@ func merge(old, change cnstypes.CnsVolumeMetadata, block bool, assumed assume.As
 			continue
 		}
 		if !has(entity.ClusterID) {
-			return old, invalid("metadata.entityMetadata.clusterId")
+			return old, m.invalidMetadata(parameter, "metadata.entityMetadata.clusterId")
 		}
-		if fault := put(&merged.EntityMetadata, entity, block && assumed.OneEntityPerType); fault != nil {
-			return old, fault
-		}
+		put(&merged.EntityMetadata, entity)
+	}
+	if len(merged.EntityMetadata) == 0 {
+		merged.EntityMetadata = nil // so that metadata can be compared
 	}
 	return merged, nil
 }
 
-func mergeClusters(old []cnstypes.CnsContainerCluster, change cnstypes.CnsVolumeMetadata, assumed assume.Assumptions) []cnstypes.CnsContainerCluster {
-	named := slices.Clone(change.ContainerClusterArray)
-	sameID := func(id string) func(cnstypes.CnsContainerCluster) bool {
-		return func(c cnstypes.CnsContainerCluster) bool { return c.ClusterId == id }
+func findCluster(list []cnstypes.CnsContainerCluster, id string) *cnstypes.CnsContainerCluster {
+	i := slices.IndexFunc(list, func(c cnstypes.CnsContainerCluster) bool { return c.ClusterId == id })
+	if i < 0 {
+		return nil
 	}
-	if primary := change.ContainerCluster; primary.ClusterId != "" && !slices.ContainsFunc(named, sameID(primary.ClusterId)) {
+	return &list[i]
+}
+
+// firstCluster is the one cluster that a volume shows outside the list: the last that updated a block volume, the one that
+// made a file volume, for as long as it is in the list.
+func firstCluster(old, change cnstypes.CnsVolumeMetadata, list []cnstypes.CnsContainerCluster, block bool) *cnstypes.CnsContainerCluster {
+	if updating := findCluster(list, change.ContainerCluster.ClusterId); block && updating != nil {
+		return updating
+	}
+	if present := findCluster(list, old.ContainerCluster.ClusterId); present != nil {
+		return present
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	return &list[0]
+}
+
+func (m *Manager) mergeClusters(old []cnstypes.CnsContainerCluster, change cnstypes.CnsVolumeMetadata) []cnstypes.CnsContainerCluster {
+	named := slices.Clone(change.ContainerClusterArray)
+	if primary := change.ContainerCluster; primary.ClusterId != "" && findCluster(named, primary.ClusterId) == nil {
 		named = append(named, primary)
 	}
+	omitted := func(c cnstypes.CnsContainerCluster) bool { return findCluster(named, c.ClusterId) == nil }
 	merged := slices.Clone(old)
-	if len(change.ContainerClusterArray) > 0 && !assumed.OmittedClustersStay {
-		merged = nil
+	if len(named) > 0 && slices.ContainsFunc(merged, omitted) && !assume.OmittedClustersStay.In(m.assumed) {
+		merged = slices.DeleteFunc(merged, omitted)
 	}
 	for _, cluster := range named {
-		at := slices.IndexFunc(merged, sameID(cluster.ClusterId))
+		at := slices.IndexFunc(merged, func(c cnstypes.CnsContainerCluster) bool { return c.ClusterId == cluster.ClusterId })
 		switch {
 		case cluster.Delete && at >= 0:
 			merged = slices.Delete(merged, at, at+1)
@@ -140,26 +176,17 @@ func mergeClusters(old []cnstypes.CnsContainerCluster, change cnstypes.CnsVolume
 	return merged
 }
 
-// entities reads the changed entities; one without a cluster belongs to the change's own.
-func entities(change cnstypes.CnsVolumeMetadata) ([]*cnstypes.CnsKubernetesEntityMetadata, types.BaseMethodFault) {
+// entities are the changed ones, which checkMetadata has seen; one without a cluster belongs to the change's own.
+func entities(change cnstypes.CnsVolumeMetadata) []*cnstypes.CnsKubernetesEntityMetadata {
 	var list []*cnstypes.CnsKubernetesEntityMetadata
 	for _, base := range change.EntityMetadata {
-		entity, ok := base.(*cnstypes.CnsKubernetesEntityMetadata)
-		if !ok || entity.EntityName == "" {
-			return nil, invalid("metadata.entityMetadata")
-		}
-		switch cnstypes.CnsKubernetesEntityType(entity.EntityType) {
-		case cnstypes.CnsKubernetesEntityTypePV, cnstypes.CnsKubernetesEntityTypePVC, cnstypes.CnsKubernetesEntityTypePOD:
-		default:
-			return nil, invalid("metadata.entityMetadata.entityType")
-		}
-		own := *entity
+		own := *base.(*cnstypes.CnsKubernetesEntityMetadata)
 		if own.ClusterID == "" {
 			own.ClusterID = change.ContainerCluster.ClusterId
 		}
 		list = append(list, &own)
 	}
-	return list, nil
+	return list
 }
 
 func sameEntity(a *cnstypes.CnsKubernetesEntityMetadata, base cnstypes.BaseCnsEntityMetadata) bool {
@@ -167,18 +194,24 @@ func sameEntity(a *cnstypes.CnsKubernetesEntityMetadata, base cnstypes.BaseCnsEn
 	return ok && a.EntityType == b.EntityType && a.EntityName == b.EntityName && a.Namespace == b.Namespace && a.ClusterID == b.ClusterID
 }
 
-// put adds or replaces an entity; one says that a second of its type in its cluster is a fault.
-func put(list *[]cnstypes.BaseCnsEntityMetadata, entity *cnstypes.CnsKubernetesEntityMetadata, one bool) types.BaseMethodFault {
+// put adds an entity or replaces it as a whole, labels and all.
+func put(list *[]cnstypes.BaseCnsEntityMetadata, entity *cnstypes.CnsKubernetesEntityMetadata) {
 	for i, base := range *list {
 		if sameEntity(entity, base) {
 			(*list)[i] = entity
-			return nil
-		}
-		other, ok := base.(*cnstypes.CnsKubernetesEntityMetadata)
-		if one && ok && other.EntityType == entity.EntityType && other.ClusterID == entity.ClusterID {
-			return cnsFault(nil, "CNS: Duplicated entity for each entity type in one cluster is found: %s %s, present is %s", entity.EntityType, entity.EntityName, other.EntityName)
+			return
 		}
 	}
 	*list = append(*list, entity)
-	return nil
+}
+
+// sameUser compares names in the forms user@domain and DOMAIN\user. Case does not matter in vCenter.
+func sameUser(a, b string) bool { return canonicalUser(a) == canonicalUser(b) }
+
+func canonicalUser(name string) string {
+	name = strings.ToLower(name)
+	if domain, user, ok := strings.Cut(name, `\`); ok {
+		return user + "@" + domain
+	}
+	return name
 }

@@ -6,6 +6,8 @@ import (
 	"github.com/vmware/govmomi/simulator"
 	"github.com/vmware/govmomi/vim25/soap"
 	"github.com/vmware/govmomi/vim25/types"
+
+	"vsphere-drivers.example/lab/vcenter/internal/assume"
 )
 
 // volumeManager is the managed object CnsVolumeManager: its methods are the SOAP methods, found by name.
@@ -34,8 +36,8 @@ func (*debugManager) Lock() {}
 func (*debugManager) Unlock() {}
 
 // unknown refuses a method that the release does not have; nil if it has it.
-func (s *volumeManager) unknown(method, since string) soap.HasFault {
-	if s.m.since(since) {
+func (s *volumeManager) unknown(method string, known bool) soap.HasFault {
+	if known {
 		return nil
 	}
 	return refuse(&types.MethodNotFound{Receiver: s.ManagedObjectReference, Method: method})
@@ -43,20 +45,29 @@ func (s *volumeManager) unknown(method, since string) soap.HasFault {
 
 // CnsCreateVolume makes or registers a volume.
 func (s *volumeManager) CnsCreateVolume(ctx *simulator.Context, req *cnstypes.CnsCreateVolume) soap.HasFault {
-	user := sessionUser(ctx)
-	task := s.m.start(ctx, "CnsCreateVolume", func() (types.AnyType, types.BaseMethodFault) { return s.m.createVolumes(user, req.CreateSpecs) })
+	work, fault := s.m.planCreate(sessionUser(ctx), req.CreateSpecs)
+	if fault != nil {
+		return refuse(fault)
+	}
+	task := s.m.start(ctx, "CnsCreateVolume", work)
 	return &methods.CnsCreateVolumeBody{Res: &cnstypes.CnsCreateVolumeResponse{Returnval: task}}
 }
 
 // CnsUpdateVolumeMetadata merges Kubernetes' view of volumes.
 func (s *volumeManager) CnsUpdateVolumeMetadata(ctx *simulator.Context, req *cnstypes.CnsUpdateVolumeMetadata) soap.HasFault {
-	user := sessionUser(ctx)
-	task := s.m.start(ctx, "CnsUpdateVolumeMetadata", func() (types.AnyType, types.BaseMethodFault) { return s.m.updateMetadata(user, req.UpdateSpecs) })
+	work, fault := s.m.planUpdate(sessionUser(ctx), req.UpdateSpecs)
+	if fault != nil {
+		return refuse(fault)
+	}
+	task := s.m.start(ctx, "CnsUpdateVolumeMetadata", work)
 	return &methods.CnsUpdateVolumeBody{Res: &cnstypes.CnsUpdateVolumeMetadataResponse{Returnval: task}}
 }
 
 // CnsDeleteVolume deletes or unregisters a volume.
 func (s *volumeManager) CnsDeleteVolume(ctx *simulator.Context, req *cnstypes.CnsDeleteVolume) soap.HasFault {
+	if fault := s.m.checkDelete(req.VolumeIds); fault != nil {
+		return refuse(fault)
+	}
 	task := s.m.start(ctx, "CnsDeleteVolume", func() (types.AnyType, types.BaseMethodFault) {
 		return s.m.deleteVolumes(req.VolumeIds, req.DeleteDisk)
 	})
@@ -71,19 +82,19 @@ func (s *volumeManager) CnsExtendVolume(ctx *simulator.Context, req *cnstypes.Cn
 
 // CnsAttachVolume puts disks on VMs.
 func (s *volumeManager) CnsAttachVolume(ctx *simulator.Context, req *cnstypes.CnsAttachVolume) soap.HasFault {
-	if fault := s.m.checkAttach(req.AttachSpecs); fault != nil {
+	if fault := s.m.checkSpecs(req.AttachSpecs); fault != nil {
 		return refuse(fault)
 	}
-	task := s.m.start(ctx, "CnsAttachVolume", func() (types.AnyType, types.BaseMethodFault) { return s.m.attachVolumes(req.AttachSpecs) })
+	task := s.m.startOn(ctx, "CnsAttachVolume", req.AttachSpecs[0].Vm, func() (types.AnyType, types.BaseMethodFault) { return s.m.attachVolumes(req.AttachSpecs) })
 	return &methods.CnsAttachVolumeBody{Res: &cnstypes.CnsAttachVolumeResponse{Returnval: task}}
 }
 
 // CnsDetachVolume takes disks off VMs.
 func (s *volumeManager) CnsDetachVolume(ctx *simulator.Context, req *cnstypes.CnsDetachVolume) soap.HasFault {
-	if fault := s.m.checkAttach(req.DetachSpecs); fault != nil {
+	if fault := s.m.checkDetach(req.DetachSpecs); fault != nil {
 		return refuse(fault)
 	}
-	task := s.m.start(ctx, "CnsDetachVolume", func() (types.AnyType, types.BaseMethodFault) { return s.m.detachVolumes(req.DetachSpecs) })
+	task := s.m.startOn(ctx, "CnsDetachVolume", req.DetachSpecs[0].Vm, func() (types.AnyType, types.BaseMethodFault) { return s.m.detachVolumes(req.DetachSpecs) })
 	return &methods.CnsDetachVolumeBody{Res: &cnstypes.CnsDetachVolumeResponse{Returnval: task}}
 }
 
@@ -101,12 +112,12 @@ func (s *volumeManager) CnsQueryVolume(_ *simulator.Context, req *CnsQueryVolume
 
 // CnsQueryAllVolume finds volumes in one answer.
 func (s *volumeManager) CnsQueryAllVolume(_ *simulator.Context, req *cnstypes.CnsQueryAllVolume) soap.HasFault {
-	assumed := s.m.Assumptions()
+	assumed := s.m.assumed
 	selection := &req.Selection
-	if len(selection.Names) == 0 && assumed.EmptySelection == "all" {
+	if len(selection.Names) == 0 && assume.EmptySelection.In(assumed) == "all" {
 		selection = nil
 	}
-	result, fault := s.m.query(&req.Filter, selection, !assumed.QueryAllIgnoresCursor)
+	result, fault := s.m.query(&req.Filter, selection, !assume.QueryAllIgnoresCursor.In(assumed))
 	if fault != nil {
 		return refuse(fault)
 	}
@@ -114,19 +125,19 @@ func (s *volumeManager) CnsQueryAllVolume(_ *simulator.Context, req *cnstypes.Cn
 }
 
 // CnsQueryAsync finds volumes as a task.
-func (s *volumeManager) CnsQueryAsync(ctx *simulator.Context, req *cnstypes.CnsQueryAsync) soap.HasFault {
-	if refused := s.unknown("CnsQueryAsync", s.m.Assumptions().SnapshotsSince); refused != nil {
+func (s *volumeManager) CnsQueryAsync(ctx *simulator.Context, req *CnsQueryAsync) soap.HasFault {
+	if refused := s.unknown("CnsQueryAsync", assume.Snapshots.In(s.m.assumed)); refused != nil {
 		return refused
 	}
 	task := s.m.start(ctx, "CnsQueryAsync", func() (types.AnyType, types.BaseMethodFault) {
-		return s.m.queryAsync(&req.Filter, req.Selection)
+		return s.m.queryAsync(req.Filter, req.Selection)
 	})
 	return &methods.CnsQueryAsyncBody{Res: &cnstypes.CnsQueryAsyncResponse{Returnval: task}}
 }
 
 // CnsQueryVolumeInfo tells of the disks behind volumes.
 func (s *volumeManager) CnsQueryVolumeInfo(ctx *simulator.Context, req *cnstypes.CnsQueryVolumeInfo) soap.HasFault {
-	if refused := s.unknown("CnsQueryVolumeInfo", "7.0U3"); refused != nil {
+	if refused := s.unknown("CnsQueryVolumeInfo", s.m.since("7.0U3")); refused != nil {
 		return refused
 	}
 	task := s.m.start(ctx, "CnsQueryVolumeInfo", func() (types.AnyType, types.BaseMethodFault) { return s.m.queryInfo(req.VolumeIds) })
@@ -135,7 +146,7 @@ func (s *volumeManager) CnsQueryVolumeInfo(ctx *simulator.Context, req *cnstypes
 
 // CnsCreateSnapshots makes snapshots.
 func (s *volumeManager) CnsCreateSnapshots(ctx *simulator.Context, req *cnstypes.CnsCreateSnapshots) soap.HasFault {
-	if refused := s.unknown("CnsCreateSnapshots", s.m.Assumptions().SnapshotsSince); refused != nil {
+	if refused := s.unknown("CnsCreateSnapshots", assume.Snapshots.In(s.m.assumed)); refused != nil {
 		return refused
 	}
 	task := s.m.start(ctx, "CnsCreateSnapshots", func() (types.AnyType, types.BaseMethodFault) { return s.m.createSnapshots(req.SnapshotSpecs) })
@@ -144,7 +155,7 @@ func (s *volumeManager) CnsCreateSnapshots(ctx *simulator.Context, req *cnstypes
 
 // CnsDeleteSnapshots deletes snapshots.
 func (s *volumeManager) CnsDeleteSnapshots(ctx *simulator.Context, req *cnstypes.CnsDeleteSnapshots) soap.HasFault {
-	if refused := s.unknown("CnsDeleteSnapshots", s.m.Assumptions().SnapshotsSince); refused != nil {
+	if refused := s.unknown("CnsDeleteSnapshots", assume.Snapshots.In(s.m.assumed)); refused != nil {
 		return refused
 	}
 	task := s.m.start(ctx, "CnsDeleteSnapshots", func() (types.AnyType, types.BaseMethodFault) { return s.m.deleteSnapshots(req.SnapshotDeleteSpecs) })
@@ -153,7 +164,7 @@ func (s *volumeManager) CnsDeleteSnapshots(ctx *simulator.Context, req *cnstypes
 
 // CnsQuerySnapshots lists snapshots.
 func (s *volumeManager) CnsQuerySnapshots(ctx *simulator.Context, req *cnstypes.CnsQuerySnapshots) soap.HasFault {
-	if refused := s.unknown("CnsQuerySnapshots", s.m.Assumptions().SnapshotsSince); refused != nil {
+	if refused := s.unknown("CnsQuerySnapshots", assume.Snapshots.In(s.m.assumed)); refused != nil {
 		return refused
 	}
 	task := s.m.start(ctx, "CnsQuerySnapshots", func() (types.AnyType, types.BaseMethodFault) { return s.m.querySnapshots(req.SnapshotQueryFilter) })
@@ -162,7 +173,7 @@ func (s *volumeManager) CnsQuerySnapshots(ctx *simulator.Context, req *cnstypes.
 
 // CnsRelocateVolume moves volumes to other datastores.
 func (s *volumeManager) CnsRelocateVolume(ctx *simulator.Context, req *cnstypes.CnsRelocateVolume) soap.HasFault {
-	if refused := s.unknown("CnsRelocateVolume", "8.0U3"); refused != nil {
+	if refused := s.unknown("CnsRelocateVolume", s.m.since("7.0U3")); refused != nil {
 		return refused
 	}
 	task := s.m.start(ctx, "CnsRelocateVolume", func() (types.AnyType, types.BaseMethodFault) { return s.m.relocateVolumes(req.RelocateSpecs) })
@@ -171,7 +182,7 @@ func (s *volumeManager) CnsRelocateVolume(ctx *simulator.Context, req *cnstypes.
 
 // CnsReconfigVolumePolicy changes the storage policy of volumes.
 func (s *volumeManager) CnsReconfigVolumePolicy(ctx *simulator.Context, req *cnstypes.CnsReconfigVolumePolicy) soap.HasFault {
-	if refused := s.unknown("CnsReconfigVolumePolicy", "8.0U3"); refused != nil {
+	if refused := s.unknown("CnsReconfigVolumePolicy", s.m.since("8.0U3")); refused != nil {
 		return refused
 	}
 	task := s.m.start(ctx, "CnsReconfigVolumePolicy", func() (types.AnyType, types.BaseMethodFault) {
@@ -182,7 +193,7 @@ func (s *volumeManager) CnsReconfigVolumePolicy(ctx *simulator.Context, req *cns
 
 // CnsConfigureVolumeACLs changes who may mount file shares.
 func (s *volumeManager) CnsConfigureVolumeACLs(ctx *simulator.Context, req *cnstypes.CnsConfigureVolumeACLs) soap.HasFault {
-	if refused := s.unknown("CnsConfigureVolumeACLs", "7.0U3"); refused != nil {
+	if refused := s.unknown("CnsConfigureVolumeACLs", s.m.since("7.0U3")); refused != nil {
 		return refused
 	}
 	task := s.m.start(ctx, "CnsConfigureVolumeACLs", func() (types.AnyType, types.BaseMethodFault) { return s.m.configureACLs(req.ACLConfigSpecs) })
@@ -191,7 +202,7 @@ func (s *volumeManager) CnsConfigureVolumeACLs(ctx *simulator.Context, req *cnst
 
 // CnsSyncVolume compares volumes with their disks.
 func (s *volumeManager) CnsSyncVolume(ctx *simulator.Context, req *cnstypes.CnsSyncVolume) soap.HasFault {
-	if refused := s.unknown("CnsSyncVolume", s.m.Assumptions().TransactionsSince); refused != nil {
+	if refused := s.unknown("CnsSyncVolume", assume.Transactions.In(s.m.assumed)); refused != nil {
 		return refused
 	}
 	task := s.m.start(ctx, "CnsSyncVolume", func() (types.AnyType, types.BaseMethodFault) { return s.m.syncVolumes(req.SyncSpecs) })
@@ -200,7 +211,7 @@ func (s *volumeManager) CnsSyncVolume(ctx *simulator.Context, req *cnstypes.CnsS
 
 // CnsUnregisterVolume makes volumes plain disks again.
 func (s *volumeManager) CnsUnregisterVolume(ctx *simulator.Context, req *cnstypes.CnsUnregisterVolume) soap.HasFault {
-	if refused := s.unknown("CnsUnregisterVolume", s.m.Assumptions().TransactionsSince); refused != nil {
+	if refused := s.unknown("CnsUnregisterVolume", assume.Transactions.In(s.m.assumed)); refused != nil {
 		return refused
 	}
 	task := s.m.start(ctx, "CnsUnregisterVolume", func() (types.AnyType, types.BaseMethodFault) { return s.m.unregisterVolumes(req.UnregisterSpec) })
@@ -209,7 +220,7 @@ func (s *volumeManager) CnsUnregisterVolume(ctx *simulator.Context, req *cnstype
 
 // CnsSetVolumeControlFlags switches flags on; it is no task.
 func (s *volumeManager) CnsSetVolumeControlFlags(_ *simulator.Context, req *cnstypes.CnsSetVolumeControlFlags) soap.HasFault {
-	if refused := s.unknown("CnsSetVolumeControlFlags", s.m.Assumptions().TransactionsSince); refused != nil {
+	if refused := s.unknown("CnsSetVolumeControlFlags", assume.Transactions.In(s.m.assumed)); refused != nil {
 		return refused
 	}
 	if fault := s.m.setFlags(req.ControlFlagsSpecs, true); fault != nil {
@@ -220,7 +231,7 @@ func (s *volumeManager) CnsSetVolumeControlFlags(_ *simulator.Context, req *cnst
 
 // CnsClearVolumeControlFlags switches flags off; it is no task.
 func (s *volumeManager) CnsClearVolumeControlFlags(_ *simulator.Context, req *cnstypes.CnsClearVolumeControlFlags) soap.HasFault {
-	if refused := s.unknown("CnsClearVolumeControlFlags", s.m.Assumptions().TransactionsSince); refused != nil {
+	if refused := s.unknown("CnsClearVolumeControlFlags", assume.Transactions.In(s.m.assumed)); refused != nil {
 		return refused
 	}
 	if fault := s.m.setFlags(req.ControlFlagsSpecs, false); fault != nil {

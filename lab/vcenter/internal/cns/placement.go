@@ -5,8 +5,9 @@ import (
 	"slices"
 
 	cnstypes "github.com/vmware/govmomi/cns/types"
-	"github.com/vmware/govmomi/simulator"
 	"github.com/vmware/govmomi/vim25/types"
+
+	"vsphere-drivers.example/lab/vcenter/internal/assume"
 )
 
 // candidate is a datastore that create considers; fault says why it cannot be used.
@@ -26,8 +27,12 @@ type wanted struct {
 	reach  []hostGroup                   // each must have a host that mounts the datastore
 }
 
-// hostGroup is a host or the hosts of a cluster, under the name of the one that was asked for.
+// placePrivilege is what a user needs on a datastore to make disks there.
+const placePrivilege = "Datastore.FileManagement"
+
+// hostGroup is a host or the hosts of a cluster.
 type hostGroup struct {
+	ref   types.ManagedObjectReference
 	name  string
 	hosts []types.ManagedObjectReference
 }
@@ -37,31 +42,9 @@ func (g hostGroup) mounts(p place) bool {
 	return slices.ContainsFunc(g.hosts, func(host types.ManagedObjectReference) bool { return slices.Contains(p.hosts, host) })
 }
 
-// reach reads the clusters and hosts that a new volume must be usable from.
-func (m *Manager) reach(spec *creation) ([]hostGroup, types.BaseMethodFault) {
-	if !m.Assumptions().ActiveClustersMustReach {
-		return nil, nil
-	}
-	var groups []hostGroup
-	for _, ref := range spec.ActiveClusters {
-		cluster, ok := m.vim.Get(ref).(*simulator.ClusterComputeResource)
-		if !ok {
-			return nil, &types.ManagedObjectNotFound{Obj: ref}
-		}
-		m.vim.WithLock(m.inventory(), cluster, func() { groups = append(groups, hostGroup{cluster.Name, slices.Clone(cluster.Host)}) })
-	}
-	for _, ref := range spec.Hosts {
-		if _, ok := m.vim.Get(ref).(*simulator.HostSystem); !ok {
-			return nil, &types.ManagedObjectNotFound{Obj: ref}
-		}
-		groups = append(groups, hostGroup{ref.Value, []types.ManagedObjectReference{ref}})
-	}
-	return groups, nil
-}
-
 // unreached names the first group that cannot use the datastore.
-func (w wanted) unreached(p place) (name string, found bool) {
-	for _, group := range w.reach {
+func unreached(groups []hostGroup, p place) (name string, found bool) {
+	for _, group := range groups {
 		if !group.mounts(p) {
 			return group.name, true
 		}
@@ -79,7 +62,7 @@ func (m *Manager) candidates(want wanted) ([]candidate, types.BaseMethodFault) {
 	if want.policy != "" && m.policies != nil {
 		known := false
 		if suitable, known = m.policies.Compatible(want.policy); !known {
-			return nil, invalid("createSpecs.profile.profileId")
+			return nil, cnsFault(nil, "Fault cause: %s\n", qualified(&types.InvalidArgument{}))
 		}
 	}
 	list := make([]candidate, 0, len(refs))
@@ -89,24 +72,24 @@ func (m *Manager) candidates(want wanted) ([]candidate, types.BaseMethodFault) {
 			return nil, &types.ManagedObjectNotFound{Obj: ref}
 		}
 		c := candidate{place: p}
-		away, unreached := want.unreached(p)
+		away, remote := unreached(want.reach, p)
 		switch {
 		case m.mayPlace != nil && !m.mayPlace(want.user, ref):
 			c.fault = &CnsMissingPrivilegeFault{
 				CnsFault:   cnstypes.CnsFault{Reason: "User " + want.user + " may not create disks on datastore " + p.name},
-				Privileges: []string{"Datastore.FileManagement"},
+				Privileges: []string{placePrivilege},
 			}
 		case want.policy != "" && m.policies != nil && !slices.Contains(suitable, ref):
 			c.fault = &CnsInCompatibleFault{CnsFault: cnstypes.CnsFault{Reason: "Datastore " + p.name + " does not satisfy the storage policy"}}
 		case want.only != nil && *want.only != ref:
 			c.fault = &CnsPlacementFault{CnsFault: cnstypes.CnsFault{Reason: "Datastore " + p.name + " does not hold the snapshot"}}
-		case unreached:
+		case remote && assume.ActiveClustersMustReach.In(m.assumed):
 			c.fault = &CnsPlacementFault{CnsFault: cnstypes.CnsFault{Reason: "Datastore " + p.name + " is not mounted by " + away}}
-		case want.file && m.Assumptions().FileSharesNeedVSAN && !p.vsan:
+		case want.file && assume.FileSharesNeedVSAN.In(m.assumed) && !p.vsan:
 			c.fault = &CnsPlacementFault{CnsFault: cnstypes.CnsFault{Reason: "Datastore " + p.name + " is not a vSAN datastore"}}
 		case want.file && m.fileService != nil && !m.fileService(ref):
 			c.fault = &CnsPlacementFault{CnsFault: cnstypes.CnsFault{Reason: "vSAN file service is not enabled for datastore " + p.name}}
-		case !p.accessible:
+		case !p.accessible && assume.UnusableDatastore.In(m.assumed) == "passed over":
 			c.fault = &CnsPlacementFault{CnsFault: cnstypes.CnsFault{Reason: "Datastore " + p.name + " is not accessible or in maintenance"}}
 		case p.free < want.bytes:
 			c.fault = &types.NoDiskSpace{Datastore: p.name}
@@ -131,11 +114,18 @@ type chosenPlace struct {
 	taken int64 // for giveBack
 }
 
-// choose reserves room on the best datastore. The placement results tell of every candidate why it was not taken.
+// choose reserves room on the best datastore. The placement results tell of every candidate why it was not taken, and of the
+// chosen one from where it can be used if the request named clusters or hosts.
 func (m *Manager) choose(want wanted) (chosenPlace, []cnstypes.CnsPlacementResult, types.BaseMethodFault) {
+	if fault := m.policyService(want.policy); fault != nil {
+		return chosenPlace{}, nil, fault
+	}
 	list, fault := m.candidates(want)
 	if fault != nil {
 		return chosenPlace{}, nil, fault
+	}
+	if len(list) > 0 && list[0].fault == nil && !list[0].accessible {
+		return chosenPlace{}, nil, failedTo(toCreate, &types.InvalidDatastoreState{DatastoreName: list[0].name})
 	}
 	var chosen *chosenPlace
 	var results []cnstypes.CnsPlacementResult
@@ -145,7 +135,7 @@ func (m *Manager) choose(want wanted) (chosenPlace, []cnstypes.CnsPlacementResul
 			taken, enough := m.take(c.ref, want.bytes)
 			if enough {
 				chosen = &chosenPlace{place: c.place, taken: taken}
-				results = append(results, cnstypes.CnsPlacementResult{Datastore: c.ref})
+				results = append(results, want.placed(c.place))
 				continue
 			}
 			c.fault = &types.NoDiskSpace{Datastore: c.name}
@@ -159,23 +149,34 @@ func (m *Manager) choose(want wanted) (chosenPlace, []cnstypes.CnsPlacementResul
 		results = nil // the field is newer than the release
 	}
 	if chosen == nil {
-		return chosenPlace{}, results, m.noPlace(list)
+		return chosenPlace{}, results, m.noPlace(want.policy, list)
 	}
 	return *chosen, results, nil
 }
 
+// placed is the placement on a datastore.
+func (w wanted) placed(at place) cnstypes.CnsPlacementResult {
+	result := cnstypes.CnsPlacementResult{Datastore: at.ref}
+	for _, group := range w.reach {
+		switch {
+		case !group.mounts(at):
+		case group.ref.Type == "HostSystem" && result.Host == nil:
+			result.Host = &group.ref
+		case group.ref.Type != "HostSystem":
+			result.Clusters = append(result.Clusters, group.ref)
+		}
+	}
+	return result
+}
+
 // noPlace names the reason that most likely is the user's: a full datastore that is otherwise right.
-func (m *Manager) noPlace(list []candidate) types.BaseMethodFault {
+func (m *Manager) noPlace(policy string, list []candidate) types.BaseMethodFault {
 	for _, c := range list {
 		if _, full := c.fault.(*types.NoDiskSpace); full {
 			return m.outOfSpace("create", c.name)
 		}
 	}
-	if len(list) > 0 && !slices.ContainsFunc(list, func(c candidate) bool { _, missing := c.fault.(*CnsMissingPrivilegeFault); return !missing }) {
-		return cnsFault(&types.NoPermission{Object: &list[0].ref, PrivilegeId: "Datastore.FileManagement"},
-			"CNS: Failed to create disk.:Fault cause: vim.fault.NoPermission")
-	}
-	return cnsFault(nil, "CNS: No compatible datastore found for the storage policy among %d candidates", len(list))
+	return cnsFault(nil, "No compatible datastore found for storagePolicy: %s", policy)
 }
 
 // policyID reads the one policy of a spec. vCenter takes a list, but uses a single entry.

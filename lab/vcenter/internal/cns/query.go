@@ -6,6 +6,8 @@ import (
 
 	cnstypes "github.com/vmware/govmomi/cns/types"
 	"github.com/vmware/govmomi/vim25/types"
+
+	"vsphere-drivers.example/lab/vcenter/internal/assume"
 )
 
 // volumes in the order in which they were made, so that pages do not shift. The caller holds mu.
@@ -16,6 +18,25 @@ func (m *Manager) ordered() []*volume {
 	}
 	slices.SortFunc(list, func(a, b *volume) int { return cmp.Compare(a.sequence, b.sequence) })
 	return list
+}
+
+// Sizes of a page of volumes: of a query that asks for none, and the most there are.
+const (
+	usualPage   = 100
+	largestPage = 1000
+)
+
+// pageOf is the page that a query asks for. One that is too large is made smaller, without a fault.
+func pageOf(cursor *cnstypes.CnsCursor) cnstypes.CnsCursor {
+	page := cnstypes.CnsCursor{Limit: usualPage}
+	if cursor == nil {
+		return page
+	}
+	page.Offset = cursor.Offset
+	if cursor.Limit != 0 {
+		page.Limit = min(cursor.Limit, largestPage)
+	}
+	return page
 }
 
 // cut gives the page a cursor asks for, and the cursor for the next: its offset is where that one begins, so the last
@@ -36,17 +57,17 @@ func cut[T any](all []T, cursor cnstypes.CnsCursor) ([]T, cnstypes.CnsCursor, ty
 // query finds volumes. A nil selection selects every field.
 func (m *Manager) query(filter cnstypes.BaseCnsQueryFilter, selection *cnstypes.CnsQuerySelection, paged bool) (CnsQueryResult, types.BaseMethodFault) {
 	base := filter.GetCnsQueryFilter()
-	if len(base.VolumeIds) > m.Assumptions().MaxQueryIDs {
+	if len(base.VolumeIds) > assume.MaxQueryIDs.In(m.assumed) {
 		return CnsQueryResult{}, invalid("filter.volumeIds")
 	}
 	fields, fault := selected(selection)
 	if fault != nil {
 		return CnsQueryResult{}, fault
 	}
-	found := m.find(filter)
+	found := m.matching(filter)
 	cursor := cnstypes.CnsCursor{}
-	if paged && base.Cursor != nil {
-		cursor = *base.Cursor
+	if paged {
+		cursor = pageOf(base.Cursor)
 	}
 	page, cursor, fault := cut(found, cursor)
 	if fault != nil {
@@ -59,8 +80,9 @@ func (m *Manager) query(filter cnstypes.BaseCnsQueryFilter, selection *cnstypes.
 	return result, nil
 }
 
-// find gives all matching volumes with all of their fields.
-func (m *Manager) find(filter cnstypes.BaseCnsQueryFilter) []CnsVolume {
+// matching gives all volumes that pass the filter, with all of their fields.
+func (m *Manager) matching(filter cnstypes.BaseCnsQueryFilter) []CnsVolume {
+	m.dropOrphans()
 	base := filter.GetCnsQueryFilter()
 	ids := map[string]bool{}
 	for _, id := range base.VolumeIds {
@@ -71,26 +93,56 @@ func (m *Manager) find(filter cnstypes.BaseCnsQueryFilter) []CnsVolume {
 	for _, ref := range m.datastores() {
 		places[ref], _ = m.datastore(ref)
 	}
+	fits := func(e *entry) bool {
+		return (len(ids) == 0 || ids[e.VolumeId.Id]) &&
+			(len(base.Datastores) == 0 || slices.Contains(base.Datastores, e.at)) &&
+			m.matches(&e.CnsVolume, base) && matchesKubernetes(e.Metadata, kubernetes)
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	var found []CnsVolume
-	for _, v := range m.ordered() {
-		if len(ids) > 0 && !ids[v.id] {
-			continue
-		}
-		if len(base.Datastores) > 0 && !slices.Contains(base.Datastores, v.datastore()) {
-			continue
-		}
-		shown := m.show(v, places[v.datastore()])
-		if !m.matches(&shown, base) || !matchesKubernetes(v, kubernetes) {
-			continue
-		}
+	entries := m.visible(places, fits)
+	found := make([]CnsVolume, 0, len(entries))
+	for _, e := range entries {
 		if !m.since("7.0U3") {
-			forget67(&shown)
+			forget67(&e.CnsVolume)
 		}
-		found = append(found, shown)
+		// Newer than any release we simulate: the WSDL of 9.1 lacks it, and clients made from that cannot read it.
+		e.ChangedBlockTracking = ""
+		found = append(found, e.CnsVolume)
 	}
 	return found
+}
+
+// visible are the entries of CNS's database that fit a query, in the order in which the volumes were made. The caller holds
+// mu.
+func (m *Manager) visible(places map[types.ManagedObjectReference]place, fits func(*entry) bool) []entry {
+	var found []entry
+	for _, v := range m.ordered() {
+		real := m.entryOf(v, places[v.datastore()])
+		told := &real
+		if s := m.shadowOf(v.id); s != nil {
+			if told = s.over(&real); fits(&real) || told != nil && fits(told) {
+				m.asked(v.id, s)
+			}
+		}
+		if told != nil && fits(told) {
+			found = append(found, *told)
+		}
+	}
+	for id := range m.shadows {
+		s := m.shadowOf(id)
+		if _, exists := m.volumes[id]; exists || s == nil || s.was == nil || !fits(s.was) {
+			continue
+		}
+		m.asked(id, s)
+		found = append(found, *s.was.clone())
+	}
+	slices.SortFunc(found, func(a, b entry) int { return cmp.Compare(a.sequence, b.sequence) })
+	return found
+}
+
+func (m *Manager) entryOf(v *volume, at place) entry {
+	return entry{CnsVolume: m.show(v, at), at: v.datastore(), sequence: v.sequence}
 }
 
 func (m *Manager) matches(v *CnsVolume, f *cnstypes.CnsQueryFilter) bool {
@@ -102,7 +154,7 @@ func (m *Manager) matches(v *CnsVolume, f *cnstypes.CnsQueryFilter) bool {
 		is(f.HealthStatus, v.HealthStatus) &&
 		is(string(f.ChangedBlockTracking), string(v.ChangedBlockTracking)) &&
 		matchesClusters(v.Metadata, f.ContainerClusterIds) &&
-		matchesLabels(v.Metadata, f.Labels, m.Assumptions().LabelsMatch == "all")
+		matchesLabels(v.Metadata, f.Labels, assume.LabelsMatch.In(m.assumed) == "all")
 }
 
 func matchesClusters(metadata *cnstypes.CnsVolumeMetadata, wanted []string) bool {
@@ -124,12 +176,12 @@ func matchesLabels(metadata *cnstypes.CnsVolumeMetadata, wanted []types.KeyValue
 }
 
 // matchesKubernetes: names of one kind are alternatives; a namespace must be that of the named object, or of any.
-func matchesKubernetes(v *volume, f *cnstypes.CnsKubernetesQueryFilter) bool {
+func matchesKubernetes(metadata *cnstypes.CnsVolumeMetadata, f *cnstypes.CnsKubernetesQueryFilter) bool {
 	if f == nil || len(f.Namespaces)+len(f.PodNames)+len(f.PvcNames)+len(f.PvNames) == 0 {
 		return true
 	}
 	named := len(f.PodNames)+len(f.PvcNames)+len(f.PvNames) > 0
-	return slices.ContainsFunc(v.metadata.EntityMetadata, func(base cnstypes.BaseCnsEntityMetadata) bool {
+	return slices.ContainsFunc(metadata.EntityMetadata, func(base cnstypes.BaseCnsEntityMetadata) bool {
 		e, ok := base.(*cnstypes.CnsKubernetesEntityMetadata)
 		if !ok {
 			return false
@@ -168,11 +220,13 @@ func (m *Manager) show(v *volume, at place) CnsVolume {
 		shown.DatastoreAccessibilityStatus = "notAccessible"
 		shown.HealthStatus = "red"
 	}
+	shown.ComplianceStatus = cmp.Or(v.compliance, shown.ComplianceStatus)
+	shown.HealthStatus = cmp.Or(v.health, shown.HealthStatus)
 	if v.share != nil {
 		shown.BackingObjectDetails = m.showShare(v)
 	} else {
 		shown.BackingObjectDetails = m.showDisk(v.disk)
-		if m.since(m.Assumptions().TransactionsSince) {
+		if assume.Transactions.In(m.assumed) {
 			shown.ChangedBlockTracking = cnstypes.CnsVolumeCBTStatusDisabled
 			if v.disk.tracking {
 				shown.ChangedBlockTracking = cnstypes.CnsVolumeCBTStatusEnabled
@@ -260,7 +314,7 @@ func (m *Manager) pick(v CnsVolume, fields map[string]bool) CnsVolume {
 }
 
 // queryAsync is CnsQueryAsync: the same answer as a task's result.
-func (m *Manager) queryAsync(filter *cnstypes.CnsQueryFilter, selection *cnstypes.CnsQuerySelection) (types.AnyType, types.BaseMethodFault) {
+func (m *Manager) queryAsync(filter cnstypes.BaseCnsQueryFilter, selection *cnstypes.CnsQuerySelection) (types.AnyType, types.BaseMethodFault) {
 	result, fault := m.query(filter, selection, true)
 	if fault != nil {
 		return nil, fault

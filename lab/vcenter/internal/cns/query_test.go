@@ -131,7 +131,7 @@ func TestPagesAreStableAndTheCursorLeadsToTheNext(t *testing.T) {
 			if rest := query(filter); len(rest.Volumes) != 0 {
 				t.Errorf("%d volumes after the last", len(rest.Volumes))
 			}
-			if all := query(cnstypes.CnsQueryFilter{}); len(all.Volumes) != 25 || all.Cursor.Offset != 25 {
+			if all := query(cnstypes.CnsQueryFilter{}); len(all.Volumes) != 25 || all.Cursor.Offset != 25 || all.Cursor.Limit != 100 {
 				t.Errorf("without a cursor: %d, %+v", len(all.Volumes), all.Cursor)
 			}
 		})
@@ -143,8 +143,55 @@ func TestPagesAreStableAndTheCursorLeadsToTheNext(t *testing.T) {
 	}
 	_, err = l.cns.QueryVolume(l.ctx, &cnstypes.CnsQueryFilter{Cursor: &cnstypes.CnsCursor{Offset: -1}})
 	l.wantCallFault(invalid("cursor"), nil, err)
-	many := make([]cnstypes.CnsVolumeId, 1001)
-	_, err = l.cns.QueryVolume(l.ctx, &cnstypes.CnsQueryFilter{VolumeIds: many})
+}
+
+func TestAPageHasAHundredVolumesUnlessAskedAndAtMostAThousand(t *testing.T) {
+	l := newLab(t, options{})
+	const made = 1005
+	for range made {
+		l.quickVolume()
+	}
+	for name, c := range map[string]struct {
+		cursor *cnstypes.CnsCursor
+		want   int64
+	}{
+		"without a cursor":   {nil, 100},
+		"without a limit":    {&cnstypes.CnsCursor{}, 100},
+		"with a small limit": {&cnstypes.CnsCursor{Limit: 7}, 7},
+		"with a large limit": {&cnstypes.CnsCursor{Limit: 1500}, 1000},
+	} {
+		page, err := l.cns.QueryVolume(l.ctx, &cnstypes.CnsQueryFilter{Cursor: c.cursor})
+		l.must(err)
+		next := cnstypes.CnsCursor{Offset: c.want, Limit: c.want, TotalRecords: made}
+		if int64(len(page.Volumes)) != c.want || page.Cursor != next {
+			t.Errorf("%s: %d volumes, cursor %+v; want %d", name, len(page.Volumes), page.Cursor, c.want)
+		}
+		rest, err := l.cns.QueryVolume(l.ctx, &cnstypes.CnsQueryFilter{Cursor: &page.Cursor})
+		l.must(err)
+		if len(rest.Volumes) == 0 || rest.Volumes[0].VolumeId == page.Volumes[0].VolumeId {
+			t.Errorf("%s: the cursor leads to %d volumes", name, len(rest.Volumes))
+		}
+		async := l.async(cnstypes.CnsQueryFilter{Cursor: c.cursor}, nil)
+		if int64(len(async.Volumes)) != c.want || async.Cursor != next {
+			t.Errorf("%s, as a task: %d volumes, cursor %+v", name, len(async.Volumes), async.Cursor)
+		}
+	}
+	all, err := l.cns.QueryAllVolume(l.ctx, cnstypes.CnsQueryFilter{}, cnstypes.CnsQuerySelection{})
+	l.must(err)
+	if len(all.Volumes) != made {
+		t.Errorf("query all gave %d", len(all.Volumes))
+	}
+}
+
+func TestAFilterHasAtMostAThousandIDs(t *testing.T) {
+	l := newLab(t, options{})
+	made := l.quickVolume()
+	ids := make([]cnstypes.CnsVolumeId, 999, 1001)
+	ids = append(ids, cnstypes.CnsVolumeId{Id: made})
+	if found := l.find(&cnstypes.CnsQueryFilter{VolumeIds: ids}); !slices.Equal(found, []string{made}) {
+		t.Errorf("found %v", found)
+	}
+	_, err := l.cns.QueryVolume(l.ctx, &cnstypes.CnsQueryFilter{VolumeIds: append(ids, cnstypes.CnsVolumeId{Id: "x"})})
 	l.wantCallFault(invalid("volumeIds"), nil, err)
 }
 
@@ -213,7 +260,7 @@ func TestAnInaccessibleDatastoreShowsInItsVolumes(t *testing.T) {
 		t.Errorf("volume %+v", v)
 	}
 	task, err := l.attach(id, l.vms[0])
-	l.wantVolumeFault(&cnstypes.CnsFault{Reason: "InvalidDatastoreState"}, task, err)
+	l.wantVolumeFault(&cnstypes.CnsFault{Reason: "VSLM task failed"}, task, err)
 }
 
 func TestQueryVolumeInfoDescribesTheDisk(t *testing.T) {

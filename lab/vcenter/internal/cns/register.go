@@ -12,10 +12,28 @@ import (
 	"github.com/vmware/govmomi/simulator"
 	"github.com/vmware/govmomi/vim25/mo"
 	"github.com/vmware/govmomi/vim25/types"
+
+	"vsphere-drivers.example/lab/vcenter/internal/assume"
 )
 
+// admitBacking refuses to register a disk that is not there.
+func (m *Manager) admitBacking(details *cnstypes.CnsBlockBackingDetails) types.BaseMethodFault {
+	var fault types.BaseMethodFault
+	if details.BackingDiskId != "" {
+		if live, _ := m.fcd(details.BackingDiskId); live == nil {
+			fault = &types.NotFound{}
+		}
+	} else if _, _, _, missing := m.locate(details.BackingDiskUrlPath); missing != nil && m.since("7.0U3") {
+		fault = invalid("dsDiskUrl")
+	}
+	if fault == nil || assume.RegisterUnknown.In(m.assumed) == "volume" {
+		return nil
+	}
+	return fault
+}
+
 // registerFCD makes an existing FCD a volume, as for static provisioning.
-func (m *Manager) registerFCD(spec *creation, id string) (types.AnyType, types.BaseMethodFault) {
+func (m *Manager) registerFCD(spec *creation, id string) types.AnyType {
 	defer m.volumeOps.lock(id)()
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -27,22 +45,16 @@ func (m *Manager) registerFCD(spec *creation, id string) (types.AnyType, types.B
 }
 
 // register enters a volume for a disk; the caller holds mu.
-func (m *Manager) register(spec *creation, d *disk) (types.AnyType, types.BaseMethodFault) {
+func (m *Manager) register(spec *creation, d *disk) types.AnyType {
 	if _, known := m.volumes[d.id]; known {
-		return m.notCreated(spec, nil, m.alreadyRegistered(d.id))
+		if assume.RegisterKnown.In(m.assumed) == "fault" {
+			return m.notCreated(spec, nil, m.alreadyRegistered(d.id))
+		}
+		return created(spec, d.id, m.placedAt(d.datastore))
 	}
-	metadata, fault := merge(cnstypes.CnsVolumeMetadata{}, spec.Metadata, true, m.Assumptions())
-	if fault != nil {
-		return m.notCreated(spec, nil, fault)
-	}
-	policy, _ := policyID(spec.Profile)
 	m.publish(d)
-	m.enter(&volume{id: d.id, name: spec.Name, kind: typeBlock, policy: policy, metadata: metadata, disk: d})
-	var placements []cnstypes.CnsPlacementResult
-	if m.since("7.0U3") {
-		placements = []cnstypes.CnsPlacementResult{{Datastore: d.datastore}}
-	}
-	return created(spec, d.id, placements), nil
+	m.enter(&volume{id: d.id, name: spec.Name, kind: typeBlock, policy: spec.policy, metadata: spec.metadata, disk: d})
+	return created(spec, d.id, m.placedAt(d.datastore))
 }
 
 func (m *Manager) alreadyRegistered(id string) types.BaseMethodFault {
@@ -53,14 +65,14 @@ func (m *Manager) alreadyRegistered(id string) types.BaseMethodFault {
 	return &cnstypes.CnsAlreadyRegisteredFault{CnsFault: cnstypes.CnsFault{Reason: reason}, VolumeId: cnstypes.CnsVolumeId{Id: id}}
 }
 
-// registerPath makes a plain vmdk an FCD and a volume, as for volumes of the in-tree driver.
-func (m *Manager) registerPath(spec *creation, link string) (types.AnyType, types.BaseMethodFault) {
+// registerPath makes a plain vmdk an FCD and a volume, as for volumes of the in-tree driver. 6.7U3 cannot.
+func (m *Manager) registerPath(spec *creation, link string) types.AnyType {
 	if !m.since("7.0U3") {
 		return m.notCreated(spec, nil, &types.NotSupported{})
 	}
 	at, filePath, capacityMB, fault := m.locate(link)
 	if fault != nil {
-		return m.notCreated(spec, nil, fault)
+		return m.notCreated(spec, nil, &types.NotFound{})
 	}
 	defer m.volumeOps.lock(filePath)()
 	if id := m.fcdOf(filePath); id != "" {
@@ -119,7 +131,7 @@ func (m *Manager) claim(d *disk) {
 func (m *Manager) locate(link string) (at place, datastorePath string, capacityMB int64, fault types.BaseMethodFault) {
 	u, err := url.Parse(link)
 	if err != nil || !strings.HasPrefix(u.Path, "/folder/") || !strings.HasSuffix(u.Path, ".vmdk") || strings.Contains(u.Path, "..") {
-		return at, "", 0, invalid("createSpecs.backingObjectDetails.backingDiskUrlPath")
+		return at, "", 0, invalid("path")
 	}
 	file := strings.TrimPrefix(u.Path, "/folder/")
 	datacenter := m.datacenter(u.Query().Get("dcPath"))

@@ -8,6 +8,7 @@ import (
 	cnstypes "github.com/vmware/govmomi/cns/types"
 	"github.com/vmware/govmomi/object"
 	"github.com/vmware/govmomi/simulator"
+	"github.com/vmware/govmomi/vim25/soap"
 	"github.com/vmware/govmomi/vim25/types"
 	"github.com/vmware/govmomi/vslm"
 )
@@ -42,10 +43,6 @@ func TestAnExistingVMDKBecomesAVolume(t *testing.T) {
 	backing := l.volume(id).BackingObjectDetails.(*cnstypes.CnsBlockBackingDetails)
 	if backing.BackingDiskPath != path || backing.CapacityInMb != 2048 {
 		t.Errorf("backing %+v", backing)
-	}
-	fault := l.results(l.create(l.linkSpec(link)))[0].GetCnsVolumeOperationResult().Fault
-	if registered, ok := fault.Fault.(*cnstypes.CnsAlreadyRegisteredFault); !ok || registered.VolumeId.Id != id {
-		t.Errorf("fault %T %+v", fault.Fault, fault.Fault)
 	}
 	l.result(l.attach(id, l.vms[0]))
 	if d := l.diskOf(l.vms[0], id); backingFile(d) != path {
@@ -92,29 +89,90 @@ func TestAVMDKOfADescribedVMNeedsNoFile(t *testing.T) {
 	}
 }
 
-func TestLinksThatLeadNowhereAreRefused(t *testing.T) {
+func TestRegisteringWhatIsNotThereIsRefusedInTheCall(t *testing.T) {
+	const missing = "The object or item referred to could not be found."
 	l := newLab(t, options{})
 	l.vmdk("a.vmdk")
-	for link, want := range map[string]types.BaseMethodFault{
-		"https://vc/folder/kubevols/b.vmdk?dcPath=DC0&dsName=LocalDS_0":    &types.NotFound{},
-		"https://vc/folder/kubevols/a.vmdk?dcPath=DC9&dsName=LocalDS_0":    &types.NotFound{},
-		"https://vc/folder/kubevols/a.vmdk?dcPath=F/DC0&dsName=LocalDS_0":  &types.NotFound{},
-		"https://vc/folder/kubevols/a.vmdk?dcPath=DC0&dsName=LocalDS_9":    &types.NotFound{},
-		"https://vc/files/kubevols/a.vmdk?dcPath=DC0&dsName=LocalDS_0":     nil,
-		"https://vc/folder/../kubevols/a.vmdk?dcPath=DC0&dsName=LocalDS_0": nil,
-		"https://vc/folder/kubevols?dcPath=DC0&dsName=LocalDS_0":           nil,
-		"://": nil,
-	} {
+	links := []string{
+		"https://vc/folder/kubevols/b.vmdk?dcPath=DC0&dsName=LocalDS_0",
+		"https://vc/folder/kubevols/a.vmdk?dcPath=DC9&dsName=LocalDS_0",
+		"https://vc/folder/kubevols/a.vmdk?dcPath=F/DC0&dsName=LocalDS_0",
+		"https://vc/folder/kubevols/a.vmdk?dcPath=DC0&dsName=LocalDS_9",
+		"https://vc/files/kubevols/a.vmdk?dcPath=DC0&dsName=LocalDS_0",
+		"https://vc/folder/../kubevols/a.vmdk?dcPath=DC0&dsName=LocalDS_0",
+		"https://vc/folder/kubevols?dcPath=DC0&dsName=LocalDS_0",
+		"://",
+	}
+	for _, link := range links {
 		task, err := l.create(l.linkSpec(link))
-		if want == nil {
-			l.wantTaskFault(invalid("backingDiskUrlPath"), task, err)
-		} else {
-			l.wantVolumeFault(want, task, err)
+		l.wantArgument("dsDiskUrl", task, err)
+	}
+	task, err := l.create(l.staticSpec("5b9f1d0e-0000-4000-8000-000000000000"))
+	l.wantRefusal(&types.NotFound{}, missing, task, err)
+
+	l.assume(map[string]any{"RegisterUnknown": "volume"})
+	for _, link := range links {
+		task, err := l.create(l.linkSpec(link))
+		l.wantVolumeFault(&types.NotFound{}, task, err)
+	}
+	task, err = l.create(l.staticSpec("5b9f1d0e-0000-4000-8000-000000000000"))
+	if fault := l.wantVolumeFault(&types.NotFound{}, task, err); fault.LocalizedMessage != missing {
+		t.Errorf("text %q", fault.LocalizedMessage)
+	}
+
+	l = newLab(t, options{release: "6.7U3"})
+	task, err = l.create(l.linkSpec("https://vc/folder/a.vmdk?dcPath=DC0&dsName=LocalDS_0"))
+	l.wantVolumeFault(&types.NotSupported{}, task, err)
+}
+
+// staticSpec registers a disk that exists. Upstream sends no datastores with it.
+func (l *lab) staticSpec(id string) cnstypes.CnsVolumeCreateSpec {
+	spec := l.blockSpec("static", 0)
+	spec.Datastores = nil
+	spec.BackingObjectDetails = &cnstypes.CnsBlockBackingDetails{BackingDiskId: id}
+	return spec
+}
+
+func TestRegisteringAVolumeAgainDependsOnTheRelease(t *testing.T) {
+	for _, release := range []string{"7.0U3", "9.0", "9.1"} {
+		l := newLab(t, options{release: release})
+		_, link := l.vmdk("a.vmdk")
+		id := l.result(l.create(l.linkSpec(link))).GetCnsVolumeOperationResult().VolumeId.Id
+		for _, spec := range []cnstypes.CnsVolumeCreateSpec{l.linkSpec(link), l.staticSpec(id)} {
+			spec.Name = "another"
+			if release == "9.1" {
+				if got := l.result(l.create(spec)).GetCnsVolumeOperationResult().VolumeId.Id; got != id || l.volume(id).Name != "migrated" {
+					t.Errorf("registered as %s, volume %+v", got, l.volume(id))
+				}
+				continue
+			}
+			task, err := l.create(spec)
+			fault := l.wantVolumeFault(&cnstypes.CnsAlreadyRegisteredFault{}, task, err).Fault.(*cnstypes.CnsAlreadyRegisteredFault)
+			if fault.VolumeId.Id != id {
+				t.Errorf("fault %+v", fault)
+			}
 		}
 	}
-	l = newLab(t, options{release: "6.7U3"})
-	task, err := l.create(l.linkSpec("https://vc/folder/a.vmdk?dcPath=DC0&dsName=LocalDS_0"))
-	l.wantVolumeFault(&types.NotSupported{}, task, err)
+	l := newLab(t, options{release: "6.7U3"})
+	task, err := l.create(l.staticSpec(l.newVolume("a")))
+	l.wantVolumeFault(&cnstypes.CnsFault{Reason: "already registered"}, task, err)
+}
+
+func TestBefore70ADiskIsRegisteredWithVSLMAndThenByItsID(t *testing.T) {
+	l := newLab(t, options{release: "6.7U3"})
+	_, link := l.vmdk("a.vmdk")
+	client, err := vslm.NewClient(l.ctx, l.vim.Client)
+	l.must(err)
+	disks := vslm.NewGlobalObjectManager(client)
+	disk, err := disks.RegisterDisk(l.ctx, link, "fcd")
+	l.must(err)
+	id := disk.Config.Id.Id
+	l.result(l.create(l.staticSpec(id))) // at once
+	_, err = disks.RegisterDisk(l.ctx, link, "again")
+	l.wantRefusal(&types.AlreadyExists{}, "The specified key, name, or identifier '"+id+"' already exists.", nil, err)
+	if fault := soap.ToSoapFault(err).VimFault().(types.AlreadyExists); fault.Name != id {
+		t.Errorf("fault %+v", fault)
+	}
 }
 
 func TestADatacenterInAFolderIsFoundByItsPath(t *testing.T) {

@@ -5,6 +5,9 @@ import (
 
 	cnstypes "github.com/vmware/govmomi/cns/types"
 	"github.com/vmware/govmomi/vim25/types"
+
+	"vsphere-drivers.example/lab/vcenter/internal/assume"
+	"vsphere-drivers.example/lab/vcenter/internal/diskname"
 )
 
 // relocateVolumes is CnsRelocateVolume.
@@ -18,7 +21,7 @@ func (m *Manager) relocateVolumes(specs []cnstypes.BaseCnsVolumeRelocateSpec) (t
 			return nil, invalid("relocateSpecs")
 		}
 		spec := base.GetCnsVolumeRelocateSpec()
-		result.VolumeResults = append(result.VolumeResults, outcome(spec.VolumeId.Id, m.relocateVolume(spec)))
+		result.VolumeResults = append(result.VolumeResults, outcome(spec.VolumeId.Id, m.wrap(m.relocateVolume(spec))))
 	}
 	return result, nil
 }
@@ -26,11 +29,11 @@ func (m *Manager) relocateVolumes(specs []cnstypes.BaseCnsVolumeRelocateSpec) (t
 func (m *Manager) relocateVolume(spec cnstypes.CnsVolumeRelocateSpec) types.BaseMethodFault {
 	id := spec.VolumeId.Id
 	defer m.volumeOps.lock(id)()
-	v := m.lookup(id)
-	d, fault := m.blockDisk(id)
-	if _, gone := fault.(*cnstypes.CnsVolumeNotFoundFault); gone {
-		return &types.NotFound{}
+	v, present := m.presenceOf(id)
+	if fault := m.unusable(id, present); fault != nil {
+		return fault
 	}
+	d, fault := m.blockDisk(id)
 	if fault != nil {
 		return fault
 	}
@@ -55,13 +58,19 @@ func (m *Manager) relocateDisk(live *disk, d disk, to types.ManagedObjectReferen
 	case to == d.datastore:
 		return &types.AlreadyExists{Name: d.path}
 	case d.pinned:
-		return cnsFault(&types.NotSupported{}, "CNS: Failed to relocate disk.:Fault cause: vmodl.fault.NotSupported: relocation of disk %s is disabled", d.id)
+		return failedTo(toRelocate, &types.NotSupported{})
 	case len(d.snapshots) > 0:
-		return cnsFault(&types.InvalidState{}, "CNS: Failed to relocate disk.:Fault cause: vim.fault.InvalidState: disk %s has %d snapshots", d.id, len(d.snapshots))
-	case len(holders) > 0 && !m.Assumptions().RelocateAttached:
-		return &types.ResourceInUse{Type: "VStorageObject", Name: d.id}
+		return failedTo(toRelocate, &types.InvalidState{})
+	case len(holders) > 0 && !assume.RelocateAttached.In(m.assumed):
+		return inUse()
 	case !target.accessible:
-		return cnsFault(&types.InvalidDatastoreState{DatastoreName: target.name}, "CNS: Failed to relocate disk.:Fault cause: vim.fault.InvalidDatastoreState")
+		return failedTo(toRelocate, &types.InvalidDatastoreState{DatastoreName: target.name})
+	}
+	if _, fault := m.onDatastore(d.datastore, toRelocate); fault != nil {
+		return fault
+	}
+	if fault := m.hindered(holders, toRelocate); fault != nil {
+		return fault
 	}
 	if policy == "" {
 		policy = m.policyOf(live)
@@ -97,19 +106,23 @@ func (m *Manager) policyOf(d *disk) string {
 	return d.policy
 }
 
-// move changes where a disk lies. Content stays where Disks has it, which knows no datastores.
+// move changes where a disk lies: that of a VM goes into its folder. Content stays where Disks has it, which knows no
+// datastores.
 func (m *Manager) move(live *disk, old disk, target place, holders []attachment) types.BaseMethodFault {
-	m.mu.Lock()
-	path := m.fcdPath(target, old.id)
-	m.mu.Unlock()
+	path, beside := m.besideVM(target, holders)
+	if !beside {
+		m.mu.Lock()
+		path = m.fcdPath(target, old.id)
+		m.mu.Unlock()
+	}
 	if err := writeDescriptor(target.dir, path, old.capacityMB); err != nil {
-		return cnsFault(&types.SystemError{Reason: err.Error()}, "CNS: Failed to relocate disk.:Fault cause: vmodl.fault.SystemError")
+		return brokenTo(toRelocate, err)
 	}
 	if source, ok := m.datastore(old.datastore); ok {
 		removeDescriptor(source.dir, old.path)
 	}
 	m.mu.Lock()
-	live.datastore, live.path, live.relocating = target.ref, path, true
+	live.datastore, live.path, live.beside, live.relocating = target.ref, path, beside, true
 	m.publish(live)
 	m.mu.Unlock()
 	m.redraw(old.id, holders, func(device *types.VirtualDisk) {
@@ -126,8 +139,30 @@ func (m *Manager) move(live *disk, old disk, target place, holders []attachment)
 	return nil
 }
 
+// besideVM is the file for a disk in the folder of the VM that has it; false says that no VM has it.
+func (m *Manager) besideVM(target place, holders []attachment) (file string, found bool) {
+	for _, holder := range holders {
+		vm := m.vm(holder.vm)
+		if vm == nil {
+			continue
+		}
+		m.vim.WithLock(m.inventory(), vm, func() {
+			if vm.Config != nil {
+				file, found = diskname.Next(vm.Config.Files.VmPathName, target.name, vm.Config.Hardware.Device), true
+			}
+		})
+		if found {
+			break
+		}
+	}
+	return file, found
+}
+
 // satisfies refuses a datastore that does not suit the policy; an empty policy suits all.
 func (m *Manager) satisfies(policy string, at place) types.BaseMethodFault {
+	if fault := m.policyService(policy); fault != nil {
+		return fault
+	}
 	if policy == "" || m.policies == nil {
 		return nil
 	}
@@ -148,7 +183,7 @@ func (m *Manager) reconfigPolicies(specs []cnstypes.CnsVolumePolicyReconfigSpec)
 	}
 	result := batch()
 	for _, spec := range specs {
-		result.VolumeResults = append(result.VolumeResults, outcome(spec.VolumeId.Id, m.reconfigPolicy(spec)))
+		result.VolumeResults = append(result.VolumeResults, outcome(spec.VolumeId.Id, m.wrap(m.reconfigPolicy(spec))))
 	}
 	return result, nil
 }
@@ -174,7 +209,7 @@ func (m *Manager) setPolicy(id string, datastore types.ManagedObjectReference, p
 	at, _ := m.datastore(datastore)
 	fault := m.satisfies(policy, at)
 	_, incompatible := fault.(*cnstypes.CnsFault)
-	if fault != nil && !(incompatible && m.Assumptions().ReconfigIncompatible == "nonCompliant") {
+	if fault != nil && !(incompatible && assume.ReconfigIncompatible.In(m.assumed) == "nonCompliant") {
 		return fault
 	}
 	m.mu.Lock()

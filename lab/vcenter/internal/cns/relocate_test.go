@@ -6,10 +6,9 @@ import (
 
 	cnstypes "github.com/vmware/govmomi/cns/types"
 	"github.com/vmware/govmomi/object"
+	"github.com/vmware/govmomi/vim25/mo"
 	"github.com/vmware/govmomi/vim25/types"
 	"github.com/vmware/govmomi/vslm"
-
-	"vsphere-drivers.example/lab/vcenter/internal/assume"
 )
 
 func (l *lab) relocate(id string, target types.ManagedObjectReference) (*object.Task, error) {
@@ -33,11 +32,14 @@ func TestRelocateMovesTheDiskItsSpaceAndItsPath(t *testing.T) {
 		t.Errorf("free: %d and %d", l.free(l.datastores[0]), l.free(l.datastores[1]))
 	}
 	v := l.volume(id)
-	path := v.BackingObjectDetails.(*cnstypes.CnsBlockBackingDetails).BackingDiskPath
-	if v.DatastoreUrl == url || !strings.Contains(path, l.manager.mustDatastore(l.datastores[1]).name) {
-		t.Errorf("volume %+v at %s", v, path)
+	file := v.BackingObjectDetails.(*cnstypes.CnsBlockBackingDetails).BackingDiskPath
+	var vm mo.VirtualMachine
+	l.must(l.vim.RetrieveOne(l.ctx, l.vms[0], []string{"config.files.vmPathName"}, &vm))
+	_, base, _ := strings.Cut(strings.TrimSuffix(vm.Config.Files.VmPathName, ".vmx"), "] ")
+	if want := "[" + l.manager.mustDatastore(l.datastores[1]).name + "] " + base + "_1.vmdk"; v.DatastoreUrl == url || file != want {
+		t.Errorf("volume %+v at %s, want it beside its VM at %s", v, file, want)
 	}
-	if d := l.diskOf(l.vms[0], id); backingFile(d) != path {
+	if d := l.diskOf(l.vms[0], id); backingFile(d) != file {
 		t.Errorf("the VM has %s", backingFile(d))
 	}
 	if _, err := vslm.NewObjectManager(l.vim.Client).Retrieve(l.ctx, l.datastores[1], id); err != nil {
@@ -49,12 +51,22 @@ func TestRelocateMovesTheDiskItsSpaceAndItsPath(t *testing.T) {
 	l.wantVolumeFault(&types.ManagedObjectNotFound{}, task, err)
 	task, err = l.relocate("nope", l.datastores[0])
 	l.wantVolumeFault(&types.NotFound{}, task, err)
+}
 
-	assumed := assume.Default()
-	assumed.RelocateAttached = false
-	l.manager.SetAssumptions(assumed)
-	task, err = l.relocate(id, l.datastores[0])
-	l.wantVolumeFault(&types.ResourceInUse{}, task, err)
+func TestAnAttachedDiskIsRelocatedFromSevenU3(t *testing.T) {
+	l := newLab(t, options{release: "6.7U3"})
+	id := l.volumeOn(l.datastores[0])
+	l.result(l.attach(id, l.vms[0]))
+	running, err := l.global().Relocate(l.ctx, types.ID{Id: id}, types.VslmRelocateSpec{VslmMigrateSpec: onDatastore(l.datastores[1])})
+	l.wantVSLMFault(&types.ResourceInUse{}, running, err)
+
+	l = newLab(t, options{release: "7.0U3"})
+	id = l.volumeOn(l.datastores[0])
+	l.result(l.attach(id, l.vms[0]))
+	l.result(l.relocate(id, l.datastores[1]))
+	if at := l.diskOf(l.vms[0], id).Backing.(*types.VirtualDiskFlatVer2BackingInfo).Datastore; *at != l.datastores[1] {
+		t.Errorf("the VM's device is on %s", at.Value)
+	}
 }
 
 func TestAVolumeFollowsItsVMsStorage(t *testing.T) {
@@ -63,17 +75,18 @@ func TestAVolumeFollowsItsVMsStorage(t *testing.T) {
 	l.result(l.attach(id, l.vms[0]))
 	vm := l.manager.vm(l.vms[0])
 	ctx := l.manager.inventory()
-	path := "[" + l.manager.mustDatastore(l.datastores[1]).name + "] node/disk.vmdk"
+	file := "[" + l.manager.mustDatastore(l.datastores[1]).name + "] node/disk.vmdk"
 	l.model.Map().WithLock(ctx, vm, func() { // what storage vMotion does to a VM
 		devices := newDeviceList(vm.Config.Hardware.Device)
 		moved := *devices.findDisk(ofVolume(id))
 		backing := *moved.Backing.(*types.VirtualDiskFlatVer2BackingInfo)
-		backing.FileName, backing.Datastore = path, &l.datastores[1]
+		backing.FileName, backing.Datastore = file, &l.datastores[1]
 		moved.Backing = &backing
 		devices.replace(&moved)
 		devices.store(ctx, vm)
 	})
-	if got := l.volume(id).BackingObjectDetails.(*cnstypes.CnsBlockBackingDetails).BackingDiskPath; got != path {
+	l.manager.Sync()
+	if got := l.volume(id).BackingObjectDetails.(*cnstypes.CnsBlockBackingDetails).BackingDiskPath; got != file {
 		t.Errorf("the volume is at %s", got)
 	}
 	if l.free(l.datastores[0]) != 100*gib || l.free(l.datastores[1]) != 99*gib {
@@ -94,14 +107,22 @@ func TestRelocateNeedsRoomAPolicyAndTheRelease(t *testing.T) {
 	big.Datastores = l.datastores[1:2]
 	l.result(l.create(big))
 	task, err = l.relocate(id, l.datastores[1])
-	l.wantVolumeFault(&cnstypes.CnsFault{Reason: "NoDiskSpace"}, task, err)
+	l.wantVolumeFault(&cnstypes.CnsFault{Reason: "VSLM task failed"}, task, err)
 	if l.free(l.datastores[0]) != 40*gib {
 		t.Error("a failed move gave space back")
 	}
 
-	l = newLab(t, options{release: "7.0U3"})
+	l = newLab(t, options{release: "6.7U3"})
 	_, err = l.relocate(l.newVolume("a"), l.datastores[0])
 	l.wantCallFault(&types.MethodNotFound{}, nil, err)
+}
+
+func (l *lab) changePolicy(id string, policies ...string) (*object.Task, error) {
+	spec := cnstypes.CnsVolumePolicyReconfigSpec{VolumeId: cnstypes.CnsVolumeId{Id: id}}
+	for _, policy := range policies {
+		spec.Profile = append(spec.Profile, &types.VirtualMachineDefinedProfileSpec{ProfileId: policy})
+	}
+	return l.cns.ReconfigVolumePolicy(l.ctx, []cnstypes.CnsVolumePolicyReconfigSpec{spec})
 }
 
 func TestPoliciesCanBeChanged(t *testing.T) {
@@ -109,32 +130,30 @@ func TestPoliciesCanBeChanged(t *testing.T) {
 	l := newLab(t, options{config: func(c *Config) { c.Policies = table }})
 	table["gold"], table["none"] = l.datastores, nil
 	id := l.newVolume("a")
-	change := func(id string, policies ...string) (*object.Task, error) {
-		spec := cnstypes.CnsVolumePolicyReconfigSpec{VolumeId: cnstypes.CnsVolumeId{Id: id}}
-		for _, policy := range policies {
-			spec.Profile = append(spec.Profile, &types.VirtualMachineDefinedProfileSpec{ProfileId: policy})
-		}
-		return l.cns.ReconfigVolumePolicy(l.ctx, []cnstypes.CnsVolumePolicyReconfigSpec{spec})
-	}
-	l.result(change(id, "gold"))
+	l.result(l.changePolicy(id, "gold"))
 	if v := l.volume(id); v.StoragePolicyId != "gold" || v.ComplianceStatus != "compliant" {
 		t.Errorf("volume %+v", v)
 	}
-	task, err := change(id, "none")
-	l.wantVolumeFault(&cnstypes.CnsFault{Reason: "does not satisfy"}, task, err)
-	task, err = change(id, "unknown")
+	task, err := l.changePolicy(id, "unknown")
 	l.wantVolumeFault(invalid("profileId"), task, err)
-	task, err = change(id)
+	task, err = l.changePolicy(id)
 	l.wantVolumeFault(invalid("profile"), task, err)
-	task, err = change(id, "gold", "none")
+	task, err = l.changePolicy(id, "gold", "none")
 	l.wantVolumeFault(invalid("profile"), task, err)
-	task, err = change("nope", "gold")
+	task, err = l.changePolicy("nope", "gold")
 	l.wantVolumeFault(&types.NotFound{}, task, err)
+}
 
-	assumed := assume.Default()
-	assumed.ReconfigIncompatible = "nonCompliant"
-	l.manager.SetAssumptions(assumed)
-	l.result(change(id, "none"))
+func TestAPolicyTheDatastoreDoesNotSatisfyIsRefused(t *testing.T) {
+	table := policies{}
+	l := newLab(t, options{config: func(c *Config) { c.Policies = table }})
+	table["gold"], table["none"] = l.datastores, nil
+	id := l.newVolume("a")
+	l.result(l.changePolicy(id, "gold"))
+	task, err := l.changePolicy(id, "none")
+	l.wantVolumeFault(&cnstypes.CnsFault{Reason: "does not satisfy"}, task, err)
+	l.assume(map[string]any{"ReconfigIncompatible": "nonCompliant"})
+	l.result(l.changePolicy(id, "none"))
 	if v := l.volume(id); v.ComplianceStatus != "nonCompliant" {
 		t.Errorf("volume %+v", v)
 	}
@@ -148,7 +167,7 @@ func TestControlFlags(t *testing.T) {
 	}
 	l.must(l.cns.SetVolumeControlFlags(l.ctx, flags(id, "disableRelocation", "enableChangedBlockTracking")))
 	task, err := l.relocate(id, l.datastores[1])
-	l.wantVolumeFault(&cnstypes.CnsFault{Reason: "relocation"}, task, err)
+	l.wantDiskFault(&types.NotSupported{}, task, err)
 	if l.result(l.snapshot(id, "")).(*cnstypes.CnsSnapshotCreateResult).Snapshot.ChangedBlockTrackingId == "" {
 		t.Error("the snapshot has no change id")
 	}

@@ -2,11 +2,14 @@ package cns
 
 import (
 	"slices"
+	"time"
 
 	"github.com/google/uuid"
 
 	cnstypes "github.com/vmware/govmomi/cns/types"
 	"github.com/vmware/govmomi/vim25/types"
+
+	"vsphere-drivers.example/lab/vcenter/internal/assume"
 )
 
 func volumeNotFound(id string) types.BaseMethodFault {
@@ -62,6 +65,7 @@ func (m *Manager) createSnapshots(specs []cnstypes.CnsSnapshotCreateSpec) (types
 	result := batch()
 	for _, spec := range specs {
 		made, fault := m.createSnapshot(spec)
+		fault = m.wrap(fault)
 		entry := &cnstypes.CnsSnapshotCreateResult{CnsSnapshotOperationResult: cnstypes.CnsSnapshotOperationResult{
 			CnsVolumeOperationResult: *outcome(spec.VolumeId.Id, fault),
 		}}
@@ -84,17 +88,20 @@ func (s snapshot) wire(volumeID string) cnstypes.CnsSnapshot {
 func (m *Manager) createSnapshot(spec cnstypes.CnsSnapshotCreateSpec) (snapshot, types.BaseMethodFault) {
 	id := spec.VolumeId.Id
 	defer m.volumeOps.lock(id)()
+	if _, present := m.presenceOf(id); present == diskOnly {
+		return snapshot{}, m.notRegistered(id)
+	}
 	d, fault := m.blockDisk(id)
 	if fault != nil {
 		return snapshot{}, fault
 	}
 	wanted := uuid.NewString()
 	if spec.SnapshotId != nil && spec.SnapshotId.Id != "" {
-		if !m.since(m.Assumptions().TransactionsSince) {
+		if !assume.Transactions.In(m.assumed) {
 			return snapshot{}, &types.NotSupported{}
 		}
-		if _, err := uuid.Parse(spec.SnapshotId.Id); err != nil || len(spec.SnapshotId.Id) != len(wanted) {
-			return snapshot{}, invalid("snapshotSpecs.snapshotId")
+		if !isUUID(spec.SnapshotId.Id) {
+			return snapshot{}, failedTo(toSnapshot, malformed(spec.SnapshotId.Id))
 		}
 		wanted = spec.SnapshotId.Id
 	}
@@ -104,23 +111,63 @@ func (m *Manager) createSnapshot(spec cnstypes.CnsSnapshotCreateSpec) (snapshot,
 	return m.snapshotDisk(d, wanted, spec.Description)
 }
 
+// isUUID tells whether an id is written as the disk layer wants it, with dashes and nothing around it.
+func isUUID(id string) bool {
+	_, err := uuid.Parse(id)
+	return err == nil && len(id) == len(uuid.UUID{}.String())
+}
+
+// malformed is the disk layer's answer to an id that it cannot read.
+func malformed(id string) types.BaseMethodFault {
+	return &worded{fault: &types.InvalidArgument{}, text: "InvalidArgument: " + id + " is incorrectly formatted."}
+}
+
+// settle waits until the VMs of a disk let a snapshot be made or deleted, or refuses. The caller holds the operation lock
+// of the disk.
+func (m *Manager) settle(d disk, step string) (release func(), fault types.BaseMethodFault) {
+	if _, fault := m.onDatastore(d.datastore, step); fault != nil {
+		return nil, fault
+	}
+	holders := m.holdersOf(d.id)
+	release, fault = m.occupyAll(holders, step)
+	if fault != nil {
+		return nil, fault
+	}
+	if fault := m.hindered(holders, step); fault != nil {
+		release()
+		return nil, fault
+	}
+	return release, nil
+}
+
+func (m *Manager) holdersOf(id string) []attachment {
+	live, _ := m.fcd(id)
+	if live == nil {
+		return nil
+	}
+	return m.holders(live)
+}
+
 // snapshotDisk keeps a disk's content under a new id. The caller holds the operation lock of the disk.
 func (m *Manager) snapshotDisk(d disk, wanted, description string) (snapshot, types.BaseMethodFault) {
-	id, assumed := d.id, m.Assumptions()
 	made := snapshot{id: wanted, description: description, created: m.now(), objectID: uuid.NewString()}
-	if len(d.snapshots) >= assumed.SnapshotLimit {
-		return made, cnsFault(&types.LimitExceeded{Limit: types.NewInt32(int32(assumed.SnapshotLimit))},
-			"CNS: Failed to create snapshot.:Fault cause: vim.fault.LimitExceeded: disk %s has %d snapshots", id, len(d.snapshots))
+	release, fault := m.settle(d, toSnapshot)
+	if fault != nil {
+		return made, fault
+	}
+	defer release()
+	if limit := assume.SnapshotLimit.In(m.assumed); len(d.snapshots) >= limit {
+		return made, failedTo(toSnapshot, &types.LimitExceeded{Limit: types.NewInt32(int32(limit))})
 	}
 	if d.tracking {
-		made.changeID = uuid.NewString()
+		made.changeID = d.changeID(made.created)
 	}
 	if m.content != nil && d.filled {
-		if err := m.content.Snapshot(id, made.id); err != nil {
-			return made, cnsFault(&types.SystemError{Reason: err.Error()}, "CNS: Failed to create snapshot.:Fault cause: vmodl.fault.SystemError")
+		if err := m.content.Snapshot(d.id, made.id); err != nil {
+			return made, brokenTo(toSnapshot, err)
 		}
 	}
-	m.setSnapshots(id, append(slices.Clone(d.snapshots), made))
+	m.setSnapshots(d.id, append(slices.Clone(d.snapshots), made))
 	return made, nil
 }
 
@@ -150,7 +197,7 @@ func (m *Manager) deleteSnapshots(specs []cnstypes.CnsSnapshotDeleteSpec) (types
 	}
 	result := batch()
 	for _, spec := range specs {
-		fault := m.deleteSnapshot(spec.VolumeId.Id, spec.SnapshotId.Id)
+		fault := m.wrap(m.deleteSnapshot(spec.VolumeId.Id, spec.SnapshotId.Id))
 		result.VolumeResults = append(result.VolumeResults, &cnstypes.CnsSnapshotDeleteResult{
 			CnsSnapshotOperationResult:     cnstypes.CnsSnapshotOperationResult{CnsVolumeOperationResult: *outcome(spec.VolumeId.Id, fault)},
 			SnapshotId:                     spec.SnapshotId,
@@ -162,15 +209,18 @@ func (m *Manager) deleteSnapshots(specs []cnstypes.CnsSnapshotDeleteSpec) (types
 
 func (m *Manager) deleteSnapshot(id, snapshotID string) types.BaseMethodFault {
 	defer m.volumeOps.lock(id)()
-	d, fault := m.blockDisk(id)
-	if _, gone := fault.(*cnstypes.CnsVolumeNotFoundFault); gone {
-		return &types.NotFound{}
+	if _, present := m.presenceOf(id); present != complete {
+		return m.unusable(id, present)
 	}
+	d, fault := m.blockDisk(id)
 	if fault != nil {
 		return fault
 	}
+	if !isUUID(snapshotID) {
+		return failedTo(toDeleteSnapshot, malformed(snapshotID))
+	}
 	if !d.hasSnapshot(snapshotID) {
-		switch m.Assumptions().DeleteMissingSnapshot {
+		switch assume.DeleteMissingSnapshot.In(m.assumed) {
 		case "InvalidArgument":
 			return invalid("")
 		case "CnsSnapshotNotFoundFault":
@@ -183,11 +233,17 @@ func (m *Manager) deleteSnapshot(id, snapshotID string) types.BaseMethodFault {
 
 // deleteDiskSnapshot forgets one snapshot of a disk. The caller holds the operation lock of the disk.
 func (m *Manager) deleteDiskSnapshot(d disk, snapshotID string) types.BaseMethodFault {
+	release, fault := m.settle(d, toDeleteSnapshot)
+	if fault != nil {
+		return fault
+	}
+	defer release()
 	if m.content != nil && d.filled {
 		if err := m.content.DeleteSnapshot(d.id, snapshotID); err != nil {
-			return cnsFault(&types.SystemError{Reason: err.Error()}, "CNS: Failed to delete snapshot.:Fault cause: vmodl.fault.SystemError")
+			return brokenTo(toDeleteSnapshot, err)
 		}
 	}
+	m.hide(d, snapshotID)
 	m.setSnapshots(d.id, slices.DeleteFunc(slices.Clone(d.snapshots), func(s snapshot) bool { return s.id == snapshotID }))
 	return nil
 }
@@ -212,7 +268,7 @@ func (m *Manager) querySnapshots(filter cnstypes.CnsSnapshotQueryFilter) (types.
 	if filter.Cursor != nil {
 		cursor = *filter.Cursor
 	}
-	limit := int64(m.Assumptions().MaxSnapshotPage)
+	limit := int64(assume.MaxSnapshotPage.In(m.assumed))
 	if cursor.Limit > limit {
 		return nil, invalid("cursor.limit")
 	}
@@ -228,11 +284,12 @@ func (m *Manager) querySnapshots(filter cnstypes.CnsSnapshotQueryFilter) (types.
 
 func (m *Manager) snapshotEntries(id, only string) []cnstypes.CnsSnapshotQueryResultEntry {
 	d, fault := m.blockDisk(id)
-	if fault == nil && only != "" && !d.hasSnapshot(only) {
-		fault = snapshotNotFound(id, only)
-	}
 	if fault != nil {
 		return []cnstypes.CnsSnapshotQueryResultEntry{{Error: localized(fault)}}
+	}
+	d.snapshots = m.shown(&d)
+	if only != "" && !d.hasSnapshot(only) {
+		return []cnstypes.CnsSnapshotQueryResultEntry{{Error: localized(snapshotNotFound(id, only))}}
 	}
 	var entries []cnstypes.CnsSnapshotQueryResultEntry
 	for _, s := range d.snapshots {
@@ -251,9 +308,37 @@ func (m *Manager) allSnapshots() []cnstypes.CnsSnapshotQueryResultEntry {
 		if v.disk == nil {
 			continue
 		}
-		for _, s := range v.disk.snapshots {
+		for _, s := range m.shown(v.disk) {
 			entries = append(entries, cnstypes.CnsSnapshotQueryResultEntry{Snapshot: s.wire(v.id)})
 		}
 	}
 	return entries
+}
+
+// hide remembers a snapshot that is about to be deleted, for queries that lag behind.
+func (m *Manager) hide(d disk, snapshotID string) {
+	if assume.DeletedSnapshotShownMS.In(m.assumed) == 0 {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if live, ok := m.disks[d.id]; ok {
+		for _, s := range d.snapshots {
+			if s.id == snapshotID {
+				live.deleted = append(slices.Clone(live.deleted), deletedSnapshot{s, m.now()})
+			}
+		}
+	}
+}
+
+// shown are the snapshots that a query finds: those of the disk, and those that CNS has not yet missed.
+func (m *Manager) shown(d *disk) []snapshot {
+	list := slices.Clone(d.snapshots)
+	for _, gone := range d.deleted {
+		if lag := time.Duration(assume.DeletedSnapshotShownMS.In(m.assumed)) * time.Millisecond; m.now().Before(gone.at.Add(lag)) {
+			list = append(list, gone.snapshot)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b snapshot) int { return a.created.Compare(b.created) })
+	return list
 }

@@ -2,14 +2,16 @@ package cns
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 
 	govcns "github.com/vmware/govmomi/cns"
 	cnstypes "github.com/vmware/govmomi/cns/types"
+	"github.com/vmware/govmomi/vim25/soap"
 	"github.com/vmware/govmomi/vim25/types"
 
-	"vsphere-drivers.example/lab/vcenter/internal/assume"
+	"vsphere-drivers.example/lab/vcenter/internal/handclock"
 )
 
 func (l *lab) querySnapshots(filter cnstypes.CnsSnapshotQueryFilter) *cnstypes.CnsSnapshotQueryResult {
@@ -54,8 +56,9 @@ func TestSnapshotsHaveALimitAPageAndAnOrder(t *testing.T) {
 	for range 32 {
 		made = append(made, l.newSnapshot(id))
 	}
+	l.assume(showCauses)
 	task, err := l.snapshot(id, "one too many")
-	l.wantVolumeFault(&cnstypes.CnsFault{Reason: "LimitExceeded"}, task, err)
+	l.wantDiskFault(&types.LimitExceeded{}, task, err)
 
 	var seen []string
 	filter := ofOne(id, "")
@@ -95,21 +98,87 @@ func TestSnapshotsHaveALimitAPageAndAnOrder(t *testing.T) {
 func TestMissingSnapshotsAndVolumesAreNamed(t *testing.T) {
 	l := newLab(t, options{})
 	id := l.newVolume("a")
-	l.sameFault(l.querySnapshots(ofOne("nope", "")).Entries[0].Error.Fault, &cnstypes.CnsVolumeNotFoundFault{})
-	l.sameFault(l.querySnapshots(ofOne(id, "nope")).Entries[0].Error.Fault, &cnstypes.CnsSnapshotNotFoundFault{})
-	task, err := l.snapshot("nope", "")
+	l.sameFault(l.querySnapshots(ofOne(uuid.NewString(), "")).Entries[0].Error.Fault, &cnstypes.CnsVolumeNotFoundFault{})
+	l.sameFault(l.querySnapshots(ofOne(id, uuid.NewString())).Entries[0].Error.Fault, &cnstypes.CnsSnapshotNotFoundFault{})
+	task, err := l.snapshot(uuid.NewString(), "")
 	l.wantVolumeFault(&cnstypes.CnsVolumeNotFoundFault{}, task, err)
-	for choice, want := range map[string]types.BaseMethodFault{
-		"NotFound": &types.NotFound{}, "InvalidArgument": invalid(""), "CnsSnapshotNotFoundFault": &cnstypes.CnsSnapshotNotFoundFault{},
-	} {
-		assumed := assume.Default()
-		assumed.DeleteMissingSnapshot = choice
-		l.manager.SetAssumptions(assumed)
-		task, err = l.cns.DeleteSnapshots(l.ctx, l.deleteSnapshot(id, "nope"))
-		l.wantVolumeFault(want, task, err)
-	}
-	task, err = l.cns.DeleteSnapshots(l.ctx, l.deleteSnapshot("nope", "nope"))
+	task, err = l.cns.DeleteSnapshots(l.ctx, l.deleteSnapshot(uuid.NewString(), uuid.NewString()))
 	l.wantVolumeFault(&types.NotFound{}, task, err)
+}
+
+func TestDeletingAMissingSnapshotIsNotFound(t *testing.T) {
+	l := newLab(t, options{})
+	id := l.newVolume("a")
+	task, err := l.cns.DeleteSnapshots(l.ctx, l.deleteSnapshot(id, uuid.NewString()))
+	l.wantVolumeFault(&types.NotFound{}, task, err)
+	l.assume(map[string]any{"DeleteMissingSnapshot": "CnsSnapshotNotFoundFault"})
+	task, err = l.cns.DeleteSnapshots(l.ctx, l.deleteSnapshot(id, uuid.NewString()))
+	l.wantVolumeFault(&cnstypes.CnsSnapshotNotFoundFault{}, task, err)
+	l.assume(map[string]any{"DeleteMissingSnapshot": "InvalidArgument"})
+	task, err = l.cns.DeleteSnapshots(l.ctx, l.deleteSnapshot(id, uuid.NewString()))
+	fault := l.wantVolumeFault(invalid(""), task, err)
+	if fault.Fault.(*types.InvalidArgument).InvalidProperty != "" || fault.LocalizedMessage != "A specified parameter was not correct: " {
+		t.Errorf("%+v", fault)
+	}
+}
+
+func TestAMalformedSnapshotIDFailsBelowCNS(t *testing.T) {
+	l := newLab(t, options{release: "9.1"})
+	id := l.newVolume("a")
+	wrong := id + "+" + uuid.NewString()
+	task, err := l.cns.DeleteSnapshots(l.ctx, l.deleteSnapshot(id, wrong))
+	l.wantDiskFault(invalid(""), task, err)
+	task, err = l.cns.CreateSnapshots(l.ctx, []cnstypes.CnsSnapshotCreateSpec{{VolumeId: cnstypes.CnsVolumeId{Id: id}, SnapshotId: &cnstypes.CnsSnapshotId{Id: wrong}}})
+	l.wantDiskFault(invalid(""), task, err)
+	_, err = l.global().RetrieveSnapshotDetails(l.ctx, types.ID{Id: id}, types.ID{Id: wrong})
+	l.wantCallFault(invalid(""), nil, err)
+	if got := soap.ToSoapFault(err).String; got != "InvalidArgument: "+wrong+" is incorrectly formatted." {
+		t.Errorf("text %q", got)
+	}
+	_, err = l.global().DeleteSnapshot(l.ctx, types.ID{Id: id}, types.ID{Id: wrong})
+	l.wantCallFault(invalid(""), nil, err)
+}
+
+func TestDetailsOfASnapshotComeLateInOldReleases(t *testing.T) {
+	clock := handclock.At(time.Now())
+	l := newLab(t, options{release: "7.0U3", config: func(c *Config) { c.Clock = clock.Now }})
+	id := l.newVolume("a")
+	snapshot := l.newSnapshot(id)
+	_, err := l.global().RetrieveSnapshotDetails(l.ctx, types.ID{Id: id}, types.ID{Id: snapshot})
+	l.wantCallFault(invalid("snapshotId"), nil, err)
+	clock.Advance(time.Second)
+	_, err = l.global().RetrieveSnapshotDetails(l.ctx, types.ID{Id: id}, types.ID{Id: snapshot})
+	l.must(err)
+
+	l = newLab(t, options{release: "8.0U3", config: func(c *Config) { c.Clock = clock.Now }})
+	id = l.newVolume("a")
+	_, err = l.global().RetrieveSnapshotDetails(l.ctx, types.ID{Id: id}, types.ID{Id: l.newSnapshot(id)})
+	l.must(err)
+}
+
+func TestADeletedSnapshotIsGoneFromQueries(t *testing.T) {
+	clock := handclock.At(time.Now())
+	l := newLab(t, options{config: func(c *Config) { c.Clock = clock.Now }})
+	id := l.newVolume("a")
+	l.result(l.cns.DeleteSnapshots(l.ctx, l.deleteSnapshot(id, l.newSnapshot(id))))
+	if got := l.snapshotIDs(id); len(got) != 0 {
+		t.Errorf("snapshots %v", got)
+	}
+	l.assume(map[string]any{"DeletedSnapshotShownMS": 90_000})
+	stale := l.newSnapshot(id)
+	l.result(l.cns.DeleteSnapshots(l.ctx, l.deleteSnapshot(id, stale)))
+	if got := l.snapshotIDs(id); len(got) != 1 || got[0] != stale {
+		t.Errorf("snapshots %v", got)
+	}
+	if got := l.querySnapshots(cnstypes.CnsSnapshotQueryFilter{}).Entries; len(got) != 1 {
+		t.Errorf("all snapshots: %v", got)
+	}
+	task, err := l.cns.DeleteSnapshots(l.ctx, l.deleteSnapshot(id, stale))
+	l.wantVolumeFault(&types.NotFound{}, task, err)
+	clock.Advance(90 * time.Second)
+	if got := l.snapshotIDs(id); len(got) != 0 {
+		t.Errorf("snapshots %v", got)
+	}
 }
 
 func TestClientsMayChooseTheSnapshotsIdWhereTheReleaseHasIt(t *testing.T) {
@@ -149,7 +218,7 @@ func TestARestoreStaysOnTheSourcesDatastoreAndHasItsSize(t *testing.T) {
 	}
 	for _, size := range []int64{512, 2048} {
 		task, err := l.create(restoreSpec(l, id, snapshot, size))
-		l.wantTaskFault(invalid("capacityInMb"), task, err)
+		l.wantCallFault(invalid("capacityInMb"), task, err)
 	}
 	away := restoreSpec(l, id, snapshot, 1024)
 	away.Datastores = l.datastores[2:]
@@ -160,18 +229,19 @@ func TestARestoreStaysOnTheSourcesDatastoreAndHasItsSize(t *testing.T) {
 	task, err = l.create(restoreSpec(l, "nope", snapshot, 1024))
 	l.wantVolumeFault(&cnstypes.CnsVolumeNotFoundFault{}, task, err)
 
-	assumed := assume.Default()
-	assumed.RestoreLarger, assumed.RestoreAnyDatastore = true, true
-	l.manager.SetAssumptions(assumed)
+	l.assume(map[string]any{"RestoreLarger": true, "RestoreAnyDatastore": true})
 	away.BackingObjectDetails.GetCnsBackingObjectDetails().CapacityInMb = 4096
 	l.result(l.create(away))
 }
 
-func TestOldReleasesHaveNoSnapshots(t *testing.T) {
+func TestSnapshotsBeginWithSevenU3(t *testing.T) {
 	l := newLab(t, options{release: "6.7U3"})
 	id := l.newVolume("a")
 	task, err := l.snapshot(id, "")
 	l.wantCallFault(&types.MethodNotFound{}, task, err)
 	task, err = l.create(restoreSpec(l, id, "s", 1024))
 	l.wantVolumeFault(&types.NotSupported{}, task, err)
+
+	l = newLab(t, options{release: "7.0U3"})
+	l.newSnapshot(l.newVolume("a"))
 }

@@ -32,6 +32,11 @@ type volume struct {
 	disk     *disk  // block volumes
 	share    *share // file volumes
 	breach   bool   // the policy is not satisfied
+
+	compliance string    // what tests want queries to show; "" is what is the case
+	health     string    // the same
+	missing    time.Time // when CNS first saw that its disk is gone
+	unnoticed  bool      // CNS does not see that its disk is gone
 }
 
 // disk is an FCD. It outlives its volume when that is only unregistered.
@@ -48,12 +53,17 @@ type disk struct {
 	pinned      bool   // may not be relocated
 	tracking    bool   // changed block tracking
 	filled      bool   // Disks has its content
+	beside      bool   // lies in the folder of a VM, where no file stands for it
+	lost        bool   // storage vMotion took it from CNS: no catalogue has it any more
 	taken       int64  // what it has of its datastore's space
 	relocating  bool   // its path is about to change on its VMs
 	policy      string // given through VSLM; that of a volume goes before it
 	thick       bool   // its whole size is allocated
+	family      string // the disk that a linked clone comes from
 	key         *types.CryptoKeyId
+	epoch       string // of changed block tracking: when it is switched on anew, older change ids mean nothing
 	snapshots   []snapshot
+	deleted     []deletedSnapshot
 	attachments []attachment
 }
 
@@ -65,9 +75,16 @@ type snapshot struct {
 	changeID    string
 }
 
+// deletedSnapshot is one that queries may still show.
+type deletedSnapshot struct {
+	snapshot
+	at time.Time
+}
+
 type attachment struct {
 	vm      types.ManagedObjectReference
 	sharing string
+	stale   bool // the VM is gone, and vCenter does not know it
 }
 
 // share is a vSAN file share.
@@ -105,6 +122,7 @@ func (m *Manager) enter(v *volume) {
 	m.sequence++
 	v.sequence = m.sequence
 	m.volumes[v.id] = v
+	m.shadeFresh(v)
 }
 
 // keyedLocks serialises operations on the same object and lets others pass.
@@ -136,6 +154,25 @@ func (k *keyedLocks) lockAll(keys []string) (unlock func()) {
 			unlock()
 		}
 	}
+}
+
+// tryLockAll gives ok=false, and locks nothing, when one of the objects is busy.
+func (k *keyedLocks) tryLockAll(keys []string) (unlock func(), ok bool) {
+	var unlocks []func()
+	free := func() {
+		for _, unlock := range unlocks {
+			unlock()
+		}
+	}
+	for _, key := range slices.Compact(slices.Sorted(slices.Values(keys))) {
+		unlock, ok := k.tryLock(key)
+		if !ok {
+			free()
+			return nil, false
+		}
+		unlocks = append(unlocks, unlock)
+	}
+	return free, true
 }
 
 // tryLock gives ok=false when the object is busy.

@@ -5,6 +5,8 @@ import (
 	"os"
 	"slices"
 
+	"github.com/google/uuid"
+
 	cnstypes "github.com/vmware/govmomi/cns/types"
 	"github.com/vmware/govmomi/vim25/types"
 )
@@ -61,10 +63,15 @@ func (m *Manager) syncDatastore(url string) (types.AnyType, types.BaseMethodFaul
 	return nil, nil
 }
 
-// reconcile compares a volume with its disk: one that was deleted behind CNS's back is forgotten. The caller holds the
-// volume's operation lock.
+// reconcile compares a volume with its disk: one that was deleted behind CNS's back is forgotten, one that was changed is
+// shown as it is. A disk that storage vMotion took from CNS is out of its reach. The caller holds the volume's operation
+// lock.
 func (m *Manager) reconcile(v *volume) {
-	if v.disk != nil {
+	m.mu.Lock()
+	delete(m.shadows, v.id)
+	lost := v.disk != nil && v.disk.lost
+	m.mu.Unlock()
+	if v.disk != nil && !lost {
 		m.reconcileDisk(v.disk)
 	}
 }
@@ -74,6 +81,9 @@ func (m *Manager) reconcileDisk(known *disk) {
 	m.holders(known)
 	live, d := m.fcd(known.id)
 	at, _ := m.datastore(d.datastore)
+	if live != nil && d.beside {
+		return
+	}
 	if live != nil {
 		file, local := localFile(at.dir, d.path)
 		if _, err := os.Stat(file); !local || !os.IsNotExist(err) {
@@ -170,6 +180,14 @@ func (m *Manager) setVolumeFlags(spec cnstypes.CnsVolumeControlFlagsSpec, on boo
 	return m.setDiskFlags(v.disk, spec.ControlFlags, on)
 }
 
+// track switches changed block tracking.
+func (d *disk) track(on bool) {
+	if on && !d.tracking {
+		d.epoch = uuid.NewString()
+	}
+	d.tracking = on
+}
+
 // setDiskFlags changes all named flags or none. The caller holds mu.
 func (m *Manager) setDiskFlags(d *disk, names []string, on bool) types.BaseMethodFault {
 	keep, pinned, tracking := d.keep, d.pinned, d.tracking
@@ -185,7 +203,8 @@ func (m *Manager) setDiskFlags(d *disk, names []string, on bool) types.BaseMetho
 			return invalid("controlFlags")
 		}
 	}
-	d.keep, d.pinned, d.tracking = keep, pinned, tracking
+	d.keep, d.pinned = keep, pinned
+	d.track(tracking)
 	m.publish(d)
 	return nil
 }

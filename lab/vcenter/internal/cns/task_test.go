@@ -1,6 +1,9 @@
 package cns
 
 import (
+	"context"
+	"regexp"
+	"slices"
 	"testing"
 	"time"
 
@@ -32,6 +35,70 @@ func TestATaskTellsItsNameUserAndOperation(t *testing.T) {
 	}
 	if info.StartTime == nil || info.CompleteTime == nil || info.State != types.TaskInfoStateSuccess {
 		t.Errorf("task %+v", info)
+	}
+}
+
+func TestTheEntityOfATaskIsTheVMOrTheRootFolder(t *testing.T) {
+	l := newLab(t, options{})
+	root := l.vim.ServiceContent.RootFolder
+	about := func(entity types.ManagedObjectReference, name, description string, task *object.Task, err error) cnstypes.BaseCnsVolumeOperationResult {
+		l.Helper()
+		result := l.result(task, err)
+		info := l.taskInfo(task)
+		if *info.Entity != entity || info.EntityName != name || info.DescriptionId != "com.vmware.cns.tasks."+description {
+			l.Errorf("task of %v called %q, %s; want %v, %q, %s", info.Entity, info.EntityName, info.DescriptionId, entity, name, description)
+		}
+		if info.Name != "" || info.Description != nil || info.Cancelable || !regexp.MustCompile("^[0-9a-f]{8}$").MatchString(info.ActivationId) {
+			l.Errorf("task %+v", info)
+		}
+		return result
+	}
+	vm, machine := l.vms[0], l.manager.nameOf(l.vms[0])
+	l.ctx = context.WithValue(l.ctx, types.ID{}, "an id of the client's")
+	task, err := l.create(l.blockSpec("a", 1024))
+	id := about(root, "Datacenters", "createvolume", task, err).GetCnsVolumeOperationResult().VolumeId.Id
+	task, err = l.attach(id, vm)
+	about(vm, machine, "attachvolume", task, err)
+	task, err = l.detach(id, vm)
+	about(vm, machine, "detachvolume", task, err)
+	task, err = l.extend(id, 2048)
+	about(root, "Datacenters", "extendvolume", task, err)
+	task, err = l.snapshot(id, "s")
+	about(root, "Datacenters", "createsnapshot", task, err)
+	task, err = l.cns.UpdateVolumeMetadata(l.ctx, []cnstypes.CnsVolumeMetadataUpdateSpec{{
+		VolumeId: cnstypes.CnsVolumeId{Id: id}, Metadata: cnstypes.CnsVolumeMetadata{
+			ContainerCluster: cluster("c1"), ContainerClusterArray: []cnstypes.CnsContainerCluster{cluster("c1")},
+			EntityMetadata: []cnstypes.BaseCnsEntityMetadata{pv("pv-a", "c1", "app", "db")},
+		},
+	}})
+	about(root, "Datacenters", "updatevolume", task, err)
+}
+
+func TestTheWorkOfAnAttachIsASecondTask(t *testing.T) {
+	l := newLab(t, options{})
+	id := l.newVolume("a")
+	tasks := func() (seen []string) {
+		for _, ref := range l.model.Map().AllReference("Task") {
+			if info := l.taskInfo(object.NewTask(l.vim.Client, ref.Reference())); *info.Entity == l.vms[0] {
+				seen = append(seen, info.DescriptionId+" "+string(info.State))
+			}
+		}
+		slices.Sort(seen)
+		return seen
+	}
+	before := len(tasks())
+	l.result(l.attach(id, l.vms[0]))
+	want := []string{"VirtualMachine.attachDisk success", "com.vmware.cns.tasks.attachvolume success"}
+	if got := tasks(); !slices.ContainsFunc(got, func(s string) bool { return s == want[0] }) || len(got) != before+2 {
+		t.Errorf("tasks %v, want %v", got, want)
+	}
+	task, err := l.attach(id, l.vms[1])
+	l.wantVolumeFault(&types.ResourceInUse{}, task, err)
+	for _, ref := range l.model.Map().AllReference("Task") {
+		info := l.taskInfo(object.NewTask(l.vim.Client, ref.Reference()))
+		if *info.Entity == l.vms[1] && info.DescriptionId == "VirtualMachine.attachDisk" && info.State != types.TaskInfoStateError {
+			t.Errorf("the second task of a failed attach ended with %s", info.State)
+		}
 	}
 }
 

@@ -15,7 +15,7 @@ func (m *Manager) AttachDisk(ctx *simulator.Context, req *types.AttachDisk_Task)
 	if req.ControllerKey != 0 {
 		spec.ControllerKey = &req.ControllerKey
 	}
-	return m.start(ctx, "AttachDisk_Task", func() (types.AnyType, types.BaseMethodFault) {
+	return m.startOn(ctx, "AttachDisk_Task", req.This, func() (types.AnyType, types.BaseMethodFault) {
 		defer m.volumeOps.lock(req.DiskId.Id)()
 		live, d := m.fcd(req.DiskId.Id)
 		vm := m.vm(req.This)
@@ -34,7 +34,7 @@ func (m *Manager) AttachDisk(ctx *simulator.Context, req *types.AttachDisk_Task)
 
 // DetachDisk is VirtualMachine.DetachDisk_Task of vim25.
 func (m *Manager) DetachDisk(ctx *simulator.Context, req *types.DetachDisk_Task) types.ManagedObjectReference {
-	return m.start(ctx, "DetachDisk_Task", func() (types.AnyType, types.BaseMethodFault) {
+	return m.startOn(ctx, "DetachDisk_Task", req.This, func() (types.AnyType, types.BaseMethodFault) {
 		defer m.volumeOps.lock(req.DiskId.Id)()
 		live, _ := m.fcd(req.DiskId.Id)
 		vm := m.vm(req.This)
@@ -48,12 +48,4 @@ func (m *Manager) DetachDisk(ctx *simulator.Context, req *types.DetachDisk_Task)
 		}
 		return nil, cause(m.detachDisk(live, vm))
 	})
-}
-
-// cause is the fault without what CNS wraps around it, which vim25 does not know.
-func cause(fault types.BaseMethodFault) types.BaseMethodFault {
-	if wrapped, ok := fault.(*cnstypes.CnsFault); ok && wrapped.FaultCause != nil {
-		return wrapped.FaultCause.Fault
-	}
-	return fault
 }

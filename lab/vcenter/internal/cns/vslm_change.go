@@ -11,6 +11,8 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 	"github.com/vmware/govmomi/vslm/methods"
 	vslmtypes "github.com/vmware/govmomi/vslm/types"
+
+	"vsphere-drivers.example/lab/vcenter/internal/assume"
 )
 
 // VslmRegisterDisk makes a vmdk an FCD. One that is an FCD already is named in the fault.
@@ -45,7 +47,7 @@ func (m *Manager) createFCD(user string, spec types.VslmCreateSpec) (types.AnyTy
 		return nil, invalid("spec.backingSpec")
 	case spec.Name == "":
 		return nil, invalid("spec.name")
-	case spec.CapacityInMB <= 0 || spec.CapacityInMB > int64(m.Assumptions().MaxVolumeMB):
+	case spec.CapacityInMB <= 0 || spec.CapacityInMB > int64(assume.MaxVolumeMB.In(m.assumed)):
 		return nil, invalid("spec.capacityInMB")
 	}
 	policy, fault := policyID(spec.Profile)
@@ -77,7 +79,7 @@ func (m *Manager) createFCD(user string, spec types.VslmCreateSpec) (types.AnyTy
 func (s *fcdManager) VslmDeleteVStorageObjectTask(ctx *simulator.Context, req *vslmtypes.VslmDeleteVStorageObject_Task) soap.HasFault {
 	task := s.onDisk(ctx, "VslmDeleteVStorageObject_Task", req.Id, func(live *disk, _ disk) (types.AnyType, types.BaseMethodFault) {
 		if len(s.m.holders(live)) > 0 {
-			return nil, &types.ResourceInUse{Type: "VStorageObject", Name: live.id}
+			return nil, inUse()
 		}
 		return nil, s.m.destroy(live)
 	})
@@ -106,6 +108,9 @@ func (s *fcdManager) VslmCreateSnapshotTask(ctx *simulator.Context, req *vslmtyp
 
 // VslmDeleteSnapshotTask deletes a snapshot.
 func (s *fcdManager) VslmDeleteSnapshotTask(ctx *simulator.Context, req *vslmtypes.VslmDeleteSnapshot_Task) soap.HasFault {
+	if !isUUID(req.SnapshotId.Id) {
+		return refuse(malformed(req.SnapshotId.Id))
+	}
 	task := s.onDisk(ctx, "VslmDeleteSnapshot_Task", req.Id, func(_ *disk, d disk) (types.AnyType, types.BaseMethodFault) {
 		if !d.hasSnapshot(req.SnapshotId.Id) {
 			return nil, invalid("snapshotId")
@@ -194,7 +199,16 @@ func (s *fcdManager) onDisk(ctx *simulator.Context, method string, id types.ID, 
 		if live == nil {
 			return nil, &types.NotFound{}
 		}
-		return work(live, d)
+		s.m.mu.Lock()
+		was := s.m.recall(id.Id)
+		s.m.mu.Unlock()
+		result, fault := work(live, d)
+		if fault == nil {
+			s.m.mu.Lock()
+			s.m.outside(was)
+			s.m.mu.Unlock()
+		}
+		return result, cause(fault)
 	})
 }
 

@@ -5,13 +5,13 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/google/uuid"
+
 	cnstypes "github.com/vmware/govmomi/cns/types"
 	"github.com/vmware/govmomi/vim25/soap"
 	"github.com/vmware/govmomi/vim25/types"
 	"github.com/vmware/govmomi/vslm"
 	vslmmethods "github.com/vmware/govmomi/vslm/methods"
-
-	"vsphere-drivers.example/lab/vcenter/internal/assume"
 )
 
 func onDatastore(datastore types.ManagedObjectReference) types.VslmMigrateSpec {
@@ -29,7 +29,7 @@ func (l *lab) fileBacking(id types.ID) *types.BaseConfigInfoDiskFileBackingInfo 
 }
 
 func TestVSLMInflatesThinDisks(t *testing.T) {
-	l := newLab(t, options{assumptions: func(a *assume.Assumptions) { a.ThinTakesFullSize = false }})
+	l := newLab(t, options{assumptions: map[string]any{"ThinTakesFullSize": false}})
 	disks := l.global()
 	id := types.ID{Id: l.volumeOn(l.datastores[0])}
 	l.result(l.attach(id.Id, l.vms[0]))
@@ -129,6 +129,7 @@ func TestVSLMRelocatesDisks(t *testing.T) {
 	}
 	moved := l.finished(move(l.datastores[1])).(types.VStorageObject)
 	path := moved.Config.Backing.(*types.BaseConfigInfoDiskFileBackingInfo).FilePath
+	l.manager.Sync()
 	if details := l.volume(id.Id).BackingObjectDetails.(*cnstypes.CnsBlockBackingDetails); details.BackingDiskPath != path {
 		t.Errorf("the volume is at %s, the disk at %s", details.BackingDiskPath, path)
 	}
@@ -139,12 +140,10 @@ func TestVSLMRelocatesDisks(t *testing.T) {
 	l.wantVSLMFault(&types.AlreadyExists{}, task, err)
 
 	l.result(l.attach(id.Id, l.vms[0]))
-	assumed := assume.Default()
-	assumed.RelocateAttached = false
-	l.manager.SetAssumptions(assumed)
+	l.assume(map[string]any{"RelocateAttached": false})
 	task, err = move(l.datastores[2])
 	l.wantVSLMFault(&types.ResourceInUse{}, task, err)
-	l.manager.SetAssumptions(assume.Default())
+	l.assume(map[string]any{"RelocateAttached": true})
 	l.finished(move(l.datastores[2]))
 	if got := backingFile(l.diskOf(l.vms[0], id.Id)); got != l.fileBacking(id).FilePath {
 		t.Errorf("the VM has %s", got)
@@ -182,6 +181,7 @@ func TestVSLMChangesStoragePolicies(t *testing.T) {
 	}
 	volume := types.ID{Id: l.volumeOn(l.datastores[0])}
 	l.finished(change(volume, "gold"))
+	l.manager.Sync()
 	if got := l.volume(volume.Id).StoragePolicyId; got != "gold" {
 		t.Errorf("the volume's policy is %s", got)
 	}
@@ -229,12 +229,53 @@ func TestVSLMTellsChangedAreas(t *testing.T) {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
-	_, err = disks.QueryChangedDiskAreas(l.ctx, id, types.ID{Id: "nope"}, 0, "*")
-	l.wantCallFault(&types.NotFound{}, nil, err)
+	_, err = disks.QueryChangedDiskAreas(l.ctx, id, types.ID{Id: uuid.NewString()}, 0, "*")
+	l.wantCallFault(invalid("snapshotId"), nil, err)
 	_, err = disks.QueryChangedDiskAreas(l.ctx, types.ID{Id: "nope"}, first, 0, "*")
 	l.wantCallFault(invalid("VolumeId"), nil, err)
 	_, err = disks.QueryChangedDiskAreas(l.ctx, id, first, gib, "*")
 	l.wantCallFault(invalid("startOffset"), nil, err)
 	_, err = disks.QueryChangedDiskAreas(l.ctx, id, first, 0, "nope")
 	l.wantCallFault(invalid("changeId"), nil, err)
+}
+
+// wantTrackingFault expects a call for changed blocks to fail because they were not tracked.
+func (l *lab) wantTrackingFault(key string, err error) {
+	l.Helper()
+	l.wantCallFault(&types.FileFault{}, nil, err)
+	fault := soap.ToSoapFault(err).VimFault().(types.FileFault)
+	if len(fault.FaultMessage) != 1 || fault.FaultMessage[0].Key != "vim.hostd.vmsvc.cbt."+key {
+		l.Errorf("messages %+v, want %s", fault.FaultMessage, key)
+	}
+}
+
+func TestVSLMTellsWhyChangesAreNotKnown(t *testing.T) {
+	l := newLab(t, options{})
+	disks := l.global()
+	id := types.ID{Id: l.newVolume("a")}
+	track := func(on bool) { l.must(l.manager.SetTracking(id.Id, on)) }
+	snapshot := func() (types.ID, string) {
+		made := types.ID{Id: l.newSnapshot(id.Id)}
+		details, err := disks.RetrieveSnapshotDetails(l.ctx, id, made)
+		l.must(err)
+		return made, details.ChangedBlockTrackingId
+	}
+	track(true)
+	_, old := snapshot()
+	track(false)
+	untracked, none := snapshot()
+	if none != "" {
+		t.Errorf("a snapshot without tracking has the change id %s", none)
+	}
+	_, err := disks.QueryChangedDiskAreas(l.ctx, id, untracked, 0, old)
+	l.wantTrackingFault("noTrack", err)
+	track(true)
+	anew, first := snapshot()
+	_, err = disks.QueryChangedDiskAreas(l.ctx, id, anew, 0, old)
+	l.wantTrackingFault("noEpoch", err)
+	later, lastID := snapshot()
+	_, err = disks.QueryChangedDiskAreas(l.ctx, id, later, 0, first)
+	l.must(err)
+	_, err = disks.QueryChangedDiskAreas(l.ctx, id, anew, 0, lastID)
+	l.wantTrackingFault("cannotGetChanges", err)
 }

@@ -1,7 +1,11 @@
 package cns
 
 import (
+	"fmt"
 	"slices"
+	"strconv"
+	"strings"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -10,16 +14,18 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 	"github.com/vmware/govmomi/vslm/methods"
 	vslmtypes "github.com/vmware/govmomi/vslm/types"
+
+	"vsphere-drivers.example/lab/vcenter/internal/assume"
 )
 
 // VslmRetrieveSnapshotDetails tells where a snapshot is, and its change id if changes were tracked.
 func (s *fcdManager) VslmRetrieveSnapshotDetails(_ *simulator.Context, req *vslmtypes.VslmRetrieveSnapshotDetails) soap.HasFault {
-	live, d := s.m.fcd(req.Id.Id)
-	if live == nil {
-		return refuse(unknownFCD())
+	d, i, fault := s.snapshotOf(req.Id, req.SnapshotId)
+	if fault != nil {
+		return refuse(fault)
 	}
-	i := slices.IndexFunc(d.snapshots, func(made snapshot) bool { return made.id == req.SnapshotId.Id })
-	if i < 0 {
+	lag := time.Duration(assume.SnapshotDetailsLagMS.In(s.m.assumed)) * time.Millisecond
+	if s.m.now().Before(d.snapshots[i].created.Add(lag)) {
 		return refuse(invalid("snapshotId"))
 	}
 	return &methods.VslmRetrieveSnapshotDetailsBody{Res: &vslmtypes.VslmRetrieveSnapshotDetailsResponse{
@@ -27,8 +33,27 @@ func (s *fcdManager) VslmRetrieveSnapshotDetails(_ *simulator.Context, req *vslm
 	}}
 }
 
+// snapshotOf gives a disk and the place of one of its snapshots.
+func (s *fcdManager) snapshotOf(id, snapshotID types.ID) (disk, int, types.BaseMethodFault) {
+	live, d := s.m.fcd(id.Id)
+	if live == nil {
+		return d, 0, unknownFCD()
+	}
+	if !isUUID(snapshotID.Id) {
+		return d, 0, malformed(snapshotID.Id)
+	}
+	i := slices.IndexFunc(d.snapshots, func(made snapshot) bool { return made.id == snapshotID.Id })
+	if i < 0 {
+		return d, 0, invalid("snapshotId")
+	}
+	return d, i, nil
+}
+
 // VslmCreateDiskFromSnapshotTask makes an FCD with the content of another's snapshot, on the same datastore.
 func (s *fcdManager) VslmCreateDiskFromSnapshotTask(ctx *simulator.Context, req *vslmtypes.VslmCreateDiskFromSnapshot_Task) soap.HasFault {
+	if !isUUID(req.SnapshotId.Id) {
+		return refuse(malformed(req.SnapshotId.Id))
+	}
 	user := sessionUser(ctx)
 	task := s.onDisk(ctx, "VslmCreateDiskFromSnapshot_Task", req.Id, func(_ *disk, source disk) (types.AnyType, types.BaseMethodFault) {
 		switch {
@@ -77,21 +102,17 @@ func (m *Manager) restoreFCD(user string, source disk, snapshotID, name string) 
 // Nothing here tracks blocks, so all of a disk counts as changed unless nothing can be: a backup that relies on it reads too
 // much, never too little.
 func (s *fcdManager) VslmQueryChangedDiskAreas(_ *simulator.Context, req *vslmtypes.VslmQueryChangedDiskAreas) soap.HasFault {
-	live, d := s.m.fcd(req.Id.Id)
-	if live == nil {
-		return refuse(unknownFCD())
-	}
-	i := slices.IndexFunc(d.snapshots, func(made snapshot) bool { return made.id == req.SnapshotId.Id })
-	if i < 0 {
-		return refuse(&types.NotFound{})
+	d, i, fault := s.snapshotOf(req.Id, req.SnapshotId)
+	if fault != nil {
+		return refuse(fault)
 	}
 	size := d.capacityMB * mib
-	since := slices.IndexFunc(d.snapshots, func(made snapshot) bool { return made.changeID != "" && made.changeID == req.ChangeId })
-	switch {
-	case req.StartOffset < 0 || req.StartOffset >= size:
+	if req.StartOffset < 0 || req.StartOffset >= size {
 		return refuse(invalid("startOffset"))
-	case req.ChangeId != "*" && (since < 0 || since > i):
-		return refuse(invalid("changeId"))
+	}
+	since := slices.IndexFunc(d.snapshots, func(made snapshot) bool { return made.changeID != "" && made.changeID == req.ChangeId })
+	if fault := untracked(d.snapshots[i], req.ChangeId, since, i); fault != nil {
+		return refuse(fault)
 	}
 	changes := types.DiskChangeInfo{StartOffset: req.StartOffset, Length: size - req.StartOffset}
 	if unwritten := s.m.content != nil && !d.filled; !unwritten && since != i {
@@ -99,3 +120,33 @@ func (s *fcdManager) VslmQueryChangedDiskAreas(_ *simulator.Context, req *vslmty
 	}
 	return &methods.VslmQueryChangedDiskAreasBody{Res: &vslmtypes.VslmQueryChangedDiskAreasResponse{Returnval: changes}}
 }
+
+// untracked is the fault of asking for changes that nobody tracked.
+func untracked(up snapshot, changeID string, since, i int) types.BaseMethodFault {
+	if changeID == "*" {
+		return nil
+	}
+	epoch, number, ok := strings.Cut(changeID, "/")
+	if _, err := strconv.Atoi(number); !ok || err != nil {
+		return invalid("changeId")
+	}
+	upTo, _, _ := strings.Cut(up.changeID, "/")
+	switch {
+	case up.changeID == "":
+		return trackingFault("noTrack", "Change tracking is not active on the disk.")
+	case epoch != upTo:
+		return trackingFault("noEpoch", "Change tracking was started anew since the change id.")
+	case since < 0 || since > i:
+		return trackingFault("cannotGetChanges", "The changes cannot be read.")
+	}
+	return nil
+}
+
+func trackingFault(key, text string) types.BaseMethodFault {
+	fault := &types.FileFault{}
+	fault.FaultMessage = []types.LocalizableMessage{{Key: "vim.hostd.vmsvc.cbt." + key, Message: text}}
+	return fault
+}
+
+// changeID is that of a snapshot made now: an epoch of tracking and a number that grows.
+func (d *disk) changeID(now time.Time) string { return fmt.Sprintf("%s/%d", d.epoch, now.UnixNano()) }

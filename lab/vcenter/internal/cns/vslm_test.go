@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
 	cnstypes "github.com/vmware/govmomi/cns/types"
 	"github.com/vmware/govmomi/vim25/soap"
 	"github.com/vmware/govmomi/vim25/types"
@@ -156,7 +158,7 @@ func TestVSLMChangesDisks(t *testing.T) {
 		t.Errorf("snapshots %+v", info)
 	}
 	task, err := disks.Delete(l.ctx, id)
-	l.wantVSLMFault(&cnstypes.CnsFault{Reason: "1 snapshots"}, task, err)
+	l.wantVSLMFault(&types.InvalidState{}, task, err)
 	l.finished(disks.DeleteSnapshot(l.ctx, id, snapshot))
 	task, err = disks.DeleteSnapshot(l.ctx, id, snapshot)
 	l.wantVSLMFault(invalid("snapshotId"), task, err)
@@ -185,6 +187,7 @@ func TestVSLMChangesDisks(t *testing.T) {
 	l.result(l.create(static))
 	l.result(l.detach(id.Id, l.vms[0]))
 	l.finished(disks.Delete(l.ctx, id))
+	l.manager.Sync()
 	if l.exists(id.Id) || l.free(l.datastores[0]) != 100*gib {
 		t.Error("the deleted disk is still there")
 	}
@@ -219,9 +222,9 @@ func TestVSLMRestoresSnapshots(t *testing.T) {
 	if _, err := content.Read(text); err != nil || string(text) != "precious" {
 		t.Errorf("content %q, %v", text, err)
 	}
-	_, err = disks.RetrieveSnapshotDetails(l.ctx, source, types.ID{Id: "nope"})
+	_, err = disks.RetrieveSnapshotDetails(l.ctx, source, types.ID{Id: uuid.NewString()})
 	l.wantCallFault(invalid("snapshotId"), nil, err)
-	task, err := disks.CreateDiskFromSnapshot(l.ctx, source, types.ID{Id: "nope"}, "restored", nil, nil, "")
+	task, err := disks.CreateDiskFromSnapshot(l.ctx, source, types.ID{Id: uuid.NewString()}, "restored", nil, nil, "")
 	l.wantVSLMFault(invalid("snapshotId"), task, err)
 	task, err = disks.CreateDiskFromSnapshot(l.ctx, types.ID{Id: "nope"}, snapshot, "restored", nil, nil, "")
 	l.wantVSLMFault(&types.NotFound{}, task, err)

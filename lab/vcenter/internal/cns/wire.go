@@ -19,6 +19,8 @@ import (
 // which copies values by encoding and decoding them, would lose them.
 func init() {
 	types.Add("vsan:CnsQueryVolume", reflect.TypeOf((*CnsQueryVolume)(nil)).Elem())
+	types.Add("vsan:CnsQueryAsync", reflect.TypeOf((*CnsQueryAsync)(nil)).Elem())
+	types.Add("vsan:BaseCnsQueryFilter", reflect.TypeOf((*cnstypes.CnsQueryFilter)(nil)).Elem()) // of a filter that names no type
 	types.Add("CnsPlacementFault", reflect.TypeOf((*CnsPlacementFault)(nil)).Elem())
 	types.Add("CnsInCompatibleFault", reflect.TypeOf((*CnsInCompatibleFault)(nil)).Elem())
 	types.Add("CnsMissingPrivilegeFault", reflect.TypeOf((*CnsMissingPrivilegeFault)(nil)).Elem())
@@ -28,6 +30,14 @@ func init() {
 
 // CnsQueryVolume is the request with all of its parameters.
 type CnsQueryVolume struct {
+	This      types.ManagedObjectReference `xml:"_this"`
+	Filter    cnstypes.BaseCnsQueryFilter  `xml:"filter,typeattr"`
+	Selection *cnstypes.CnsQuerySelection  `xml:"selection,omitempty"`
+}
+
+// CnsQueryAsync is the request with a filter of any kind. govmomi's type holds the base of all filters, so that the names
+// of a Kubernetes filter would get lost.
+type CnsQueryAsync struct {
 	This      types.ManagedObjectReference `xml:"_this"`
 	Filter    cnstypes.BaseCnsQueryFilter  `xml:"filter,typeattr"`
 	Selection *cnstypes.CnsQuerySelection  `xml:"selection,omitempty"`

@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"vsphere-drivers.example/lab/vcenter/internal/assume"
+	"vsphere-drivers.example/lab/vcenter/internal/inventory"
+	"vsphere-drivers.example/lab/vcenter/internal/latency"
 )
 
 // Times in a request are kept sane: an hour down, a year of skew.
@@ -11,18 +13,6 @@ const (
 	maxDown = 3_600_000
 	maxSkew = 366 * 24 * 3_600_000
 )
-
-type restartRequest struct {
-	Down int `json:"down_ms"`
-}
-
-func (c *Control) restart(r restartRequest) (done, error) {
-	if r.Down < 0 || r.Down > maxDown {
-		return done{}, wrong("down_ms", "must be between 0 and %d", maxDown)
-	}
-	c.vc.Restart(time.Duration(r.Down) * time.Millisecond)
-	return done{true}, nil
-}
 
 type clockRequest struct {
 	Skew *int64 `json:"skew_ms"`
@@ -39,19 +29,48 @@ func (c *Control) setClock(r clockRequest) (done, error) {
 	return done{true}, nil
 }
 
-func (c *Control) assumptions() []assume.Item { return c.vc.CNS().Assumptions().List() }
+func (c *Control) assumptions() []assume.Item { return c.vc.Assumed.List() }
 
 func (c *Control) setAssumptions(changes map[string]any) (done, error) {
 	for name, value := range changes {
-		if _, err := c.vc.CNS().Assumptions().With(map[string]any{name: value}); err != nil {
+		if err := assume.Check(name, value); err != nil {
 			return done{}, wrong(name, "%s", err)
 		}
 	}
-	changed, err := c.vc.CNS().Assumptions().With(changes)
-	if err != nil {
+	if err := c.vc.Assumed.Set(changes); err != nil {
 		return done{}, wrong("body", "%s", err)
 	}
-	c.vc.CNS().SetAssumptions(changed)
+	return done{true}, nil
+}
+
+// latencySettings say how long calls and tasks take.
+type latencySettings struct {
+	Profile string `json:"profile"`
+	Seed    int64  `json:"seed"`
+}
+
+func (c *Control) latency() latencySettings {
+	return latencySettings{c.vc.Latency.Profile().Name, c.vc.Latency.Seed()}
+}
+
+type latencyRequest struct {
+	Profile string `json:"profile"`
+	Seed    *int64 `json:"seed"`
+}
+
+func (c *Control) setLatency(r latencyRequest) (done, error) {
+	profile, err := latency.Lookup(r.Profile)
+	switch {
+	case r.Profile == "":
+		return done{}, wrong("profile", "is missing; none takes no time")
+	case err != nil:
+		return done{}, wrong("profile", "%s", err)
+	}
+	seed := int64(latency.Seed)
+	if r.Seed != nil {
+		seed = *r.Seed
+	}
+	c.vc.Latency.Set(profile, seed)
 	return done{true}, nil
 }
 
@@ -116,11 +135,8 @@ func (c *Control) vmPower(r vmPowerRequest) (done, error) {
 }
 
 type vmGuestRequest struct {
-	VM        string    `json:"vm"`
-	NIC       int       `json:"nic"`
-	Addresses *[]string `json:"addresses"`
-	HostName  *string   `json:"host_name"`
-	Tools     *bool     `json:"tools"`
+	VM string `json:"vm"`
+	inventory.GuestChange
 }
 
 func (c *Control) vmGuest(r vmGuestRequest) (done, error) {
@@ -128,22 +144,15 @@ func (c *Control) vmGuest(r vmGuestRequest) (done, error) {
 	if err != nil {
 		return done{}, err
 	}
-	if r.Addresses == nil && r.HostName == nil && r.Tools == nil {
-		return done{}, wrong("addresses", "is missing; give addresses, host_name or tools")
+	return done{true}, c.vc.Inventory.ChangeGuest(vm, r.GuestChange)
+}
+
+func (c *Control) vmVanish(r vmRequest) (done, error) {
+	vm, err := c.vc.Inventory.FindVM("vm", r.VM)
+	if err != nil {
+		return done{}, err
 	}
-	if r.Addresses != nil {
-		if err := c.vc.Inventory.SetAddresses(vm, r.NIC, *r.Addresses); err != nil {
-			return done{}, err
-		}
-	}
-	if r.HostName != nil {
-		if err := c.vc.Inventory.SetHostName(vm, *r.HostName); err != nil {
-			return done{}, err
-		}
-	}
-	if r.Tools != nil {
-		return done{true}, c.vc.Inventory.SetTools(vm, *r.Tools)
-	}
+	c.vc.Inventory.Vanish(vm)
 	return done{true}, nil
 }
 
@@ -211,6 +220,29 @@ func (c *Control) datastoreAccessible(r accessibleRequest) (done, error) {
 		return done{}, wrong("accessible", "is missing; give true or false")
 	}
 	c.vc.Inventory.SetAccessible(store, *r.Accessible)
+	return done{true}, nil
+}
+
+type datastoreStateRequest struct {
+	Datastore   string `json:"datastore"`
+	Maintenance *bool  `json:"maintenance"`
+	Suspended   *bool  `json:"suspended"`
+}
+
+func (c *Control) datastoreState(r datastoreStateRequest) (done, error) {
+	store, err := c.vc.Inventory.FindDatastore("datastore", r.Datastore)
+	if err != nil {
+		return done{}, err
+	}
+	if r.Maintenance == nil && r.Suspended == nil {
+		return done{}, wrong("maintenance", "is missing; give maintenance or suspended")
+	}
+	if r.Maintenance != nil {
+		c.vc.Inventory.SetDatastoreMaintenance(store, *r.Maintenance)
+	}
+	if r.Suspended != nil {
+		return done{true}, c.vc.Inventory.SetSuspended(store, *r.Suspended)
+	}
 	return done{true}, nil
 }
 

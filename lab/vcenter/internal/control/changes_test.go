@@ -13,6 +13,8 @@ import (
 	"github.com/vmware/govmomi/vim25/mo"
 	"github.com/vmware/govmomi/vim25/soap"
 	"github.com/vmware/govmomi/vim25/types"
+
+	"vsphere-drivers.example/lab/vcenter/internal/assume"
 )
 
 func TestAVMotionIsSeenByWatchers(t *testing.T) {
@@ -84,7 +86,7 @@ func TestGuestAddressesCanChange(t *testing.T) {
 		l.must("POST", "/vm/guest", `{"vm":"node-1","addresses":["10.99.0.77/24","fd00::77/64"],"host_name":"renamed"}`)
 	}, func(value any) bool {
 		cards, ok := value.(types.ArrayOfGuestNicInfo)
-		return ok && len(cards.GuestNicInfo) == 1 && fmt.Sprint(cards.GuestNicInfo[0].IpAddress) == "[10.99.0.77 fd00::77]"
+		return ok && len(cards.GuestNicInfo) == 1 && fmt.Sprint(cards.GuestNicInfo[0].IpAddress) == "[10.99.0.77 fd00::77 fe80::250:56ff:fe99:1]"
 	})
 	var state mo.VirtualMachine
 	l.read(vm, []string{"guest.ipAddress", "guest.hostName", "summary.guest.ipAddress"}, &state)
@@ -198,6 +200,40 @@ func TestDatastoresCanBecomeInaccessibleAndFull(t *testing.T) {
 	}
 }
 
+func TestDatastoresCanBeSuspendedAndMaintained(t *testing.T) {
+	l := start(t)
+	store := l.ref("/dc-1/datastore/shared-1")
+	marks := func(values []types.BaseCustomFieldValue) (marks []string) {
+		for _, value := range values {
+			if text, ok := value.(*types.CustomFieldStringValue); ok {
+				marks = append(marks, text.Value)
+			}
+		}
+		return marks
+	}
+	l.must("POST", "/datastore/state", `{"datastore":"shared-2","suspended":true}`)
+	l.watch(store, "customValue", func() {
+		l.must("POST", "/datastore/state", `{"datastore":"shared-1","suspended":true,"maintenance":true}`)
+	}, func(value any) bool {
+		list, ok := value.(types.ArrayOfCustomFieldValue)
+		return ok && fmt.Sprint(marks(list.CustomFieldValue)) == "[cns.vmware.com/datastoreSuspended]"
+	})
+	var state mo.Datastore
+	l.read(store, []string{"customValue", "summary.maintenanceMode", "availableField"}, &state)
+	if state.Summary.MaintenanceMode != "inMaintenance" || len(marks(state.CustomValue)) != 1 || len(state.AvailableField) != 1 {
+		t.Errorf("got %+v", state)
+	}
+	l.must("POST", "/datastore/state", `{"datastore":"shared-1","suspended":false,"maintenance":false}`)
+	state = mo.Datastore{}
+	l.read(store, []string{"customValue", "summary.maintenanceMode"}, &state)
+	if state.Summary.MaintenanceMode != "normal" || len(marks(state.CustomValue)) != 0 {
+		t.Errorf("got %+v", state)
+	}
+	if status, answer := l.call("POST", "/datastore/state", `{"datastore":"shared-1"}`); status != http.StatusBadRequest || answer["field"] != "maintenance" {
+		t.Errorf("%d %v", status, answer)
+	}
+}
+
 func TestSessionsCanBeListedAndExpired(t *testing.T) {
 	l := start(t)
 	other := l.login("cpi@vsphere.local", "Lab-cpi-1!")
@@ -270,7 +306,7 @@ func TestTheClockIsSetOverTheEndpoint(t *testing.T) {
 func TestAssumptionsCanBeSwitched(t *testing.T) {
 	l := start(t)
 	l.must("POST", "/assumptions", `{"NameLimit":5}`)
-	if l.vc.CNS().Assumptions().NameLimit != 5 {
+	if assume.NameLimit.In(l.vc.Assumed) != 5 {
 		t.Error("the switch had no effect")
 	}
 	if status, _ := l.call("GET", "/assumptions", ""); status != http.StatusOK {
@@ -317,5 +353,38 @@ func TestTagsCanBePutOnAndTakenOff(t *testing.T) {
 	}
 	if status, _ := l.call("POST", "/tag", `{"category":"k8s-zone","tag":"zone-1","object":"cluster-1"}`); status != http.StatusBadRequest {
 		t.Errorf("a second tag of a single-cardinality category: %d", status)
+	}
+}
+
+func TestTheLatencyIsSetOverTheEndpoint(t *testing.T) {
+	l := start(t)
+	if got := l.must("GET", "/latency", ""); got["profile"] != "none" {
+		t.Errorf("at first it is %v", got)
+	}
+	l.must("POST", "/latency", `{"profile":"idle","seed":7}`)
+	if got := l.must("GET", "/latency", ""); got["profile"] != "idle" || got["seed"] != 7.0 {
+		t.Errorf("it is %v", got)
+	}
+	begin := time.Now()
+	task, err := l.create("slow")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if state := l.taskState(task).Info.State; state != types.TaskInfoStateRunning {
+		t.Errorf("the task is %s at once", state)
+	}
+	if err := task.Wait(l.ctx); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(begin); took < 200*time.Millisecond { // the shortest of all is longer
+		t.Errorf("a create took %s", took)
+	}
+	for body, field := range map[string]string{`{}`: "profile", `{"profile":"slow"}`: "profile", `{"seed":1}`: "profile"} {
+		if status, answer := l.call("POST", "/latency", body); status != http.StatusBadRequest || answer["field"] != field {
+			t.Errorf("%s: %d %v", body, status, answer)
+		}
+	}
+	if got := l.must("GET", "/state", ""); got["latency"] != "idle" {
+		t.Errorf("the state shows %v", got["latency"])
 	}
 }

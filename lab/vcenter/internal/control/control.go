@@ -54,6 +54,7 @@ func (c *Control) routes() http.Handler {
 		"GET /calls":       read(c.calls),
 		"GET /rules":       read(c.rules),
 		"GET /assumptions": read(c.assumptions),
+		"GET /latency":     read(c.latency),
 
 		"POST /faults": act(c.addFault),
 		"POST /delays": act(c.addDelay),
@@ -66,13 +67,27 @@ func (c *Control) routes() http.Handler {
 		"DELETE /sessions/{key}": actOn("key", c.expireOne),
 
 		"POST /restart":     act(c.restart),
+		"POST /cns/restart": act(c.restartCNS),
+		"POST /cns/sync":    act(c.syncCNS),
+		"POST /sps":         act(c.policyService),
+		"POST /limits":      act(c.limits),
+		"POST /session":     act(c.session),
 		"POST /clock":       act(c.setClock),
 		"POST /assumptions": actFree(c.setAssumptions),
+		"POST /latency":     act(c.setLatency),
 
 		"POST /user":    act(c.user),
 		"POST /lockout": act(c.lockout),
 		"POST /tasks":   act(c.tasks),
 
+		"POST /tasks/release": act(c.releaseTasks),
+		"DELETE /tasks":       act(c.forgetTasks),
+
+		"POST /volume":        act(c.volume),
+		"POST /vm/busy":       act(c.vmBusy),
+		"POST /vm/snapshot":   act(c.vmSnapshot),
+		"POST /vm/tracking":   act(c.vmTracking),
+		"POST /vm/restart":    act(c.vmRestart),
 		"POST /vm/clone":      act(c.vmClone),
 		"POST /vm/host":       act(c.vmHost),
 		"POST /vm/datastore":  act(c.vmDatastore),
@@ -80,10 +95,12 @@ func (c *Control) routes() http.Handler {
 		"POST /vm/guest":      act(c.vmGuest),
 		"POST /vm/accessible": act(c.vmAccessible),
 		"POST /vm/unregister": act(c.vmUnregister),
+		"POST /vm/vanish":     act(c.vmVanish),
 
 		"POST /host/state":           act(c.hostState),
 		"POST /datastore/accessible": act(c.datastoreAccessible),
 		"POST /datastore/free":       act(c.datastoreFree),
+		"POST /datastore/state":      act(c.datastoreState),
 
 		"POST /rename": act(c.rename),
 		"POST /delete": act(c.remove),

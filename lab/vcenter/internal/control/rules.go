@@ -74,9 +74,9 @@ func (c *Control) addFault(r faultRequest) (armed, error) {
 	}
 	var fault types.BaseMethodFault
 	switch {
-	case rule.At == traffic.AtNever:
+	case rule.At == traffic.AtNever || rule.At == traffic.AtHold || rule.At == traffic.AtGone:
 		if r.Fault != "" {
-			return armed{}, wrong("fault", "a task that never ends has no fault")
+			return armed{}, wrong("fault", "a rule at %s has no fault", rule.At)
 		}
 	case r.Fault == "":
 		return armed{}, wrong("fault", "is missing; give the name of a vSphere fault such as NoPermission")
@@ -94,7 +94,26 @@ func (c *Control) addFault(r faultRequest) (armed, error) {
 	if err := checkCall(rule); err != nil {
 		return armed{}, err
 	}
+	if err := checkTask(rule); err != nil {
+		return armed{}, err
+	}
 	return armed{c.vc.Traffic.AddCall(rule, fault)}, nil
+}
+
+// checkTask refuses what only the tasks of CNS and VSLM can do.
+func checkTask(rule traffic.CallRule) error {
+	ofCNS, ofVSLM := strings.HasPrefix(rule.Method, "Cns"), strings.HasPrefix(rule.Method, "Vslm")
+	switch rule.At {
+	case traffic.AtHalf:
+		if !ofCNS {
+			return wrong("at", "only a method of CNS can be half done")
+		}
+	case traffic.AtHold, traffic.AtLate, traffic.AtGone:
+		if !ofCNS && !ofVSLM {
+			return wrong("at", "%s is for methods of CNS and VSLM", rule.At)
+		}
+	}
+	return nil
 }
 
 type delayRequest struct {
@@ -143,6 +162,7 @@ type httpRequest struct {
 
 func (c *Control) addHTTP(r httpRequest) (armed, error) {
 	rule := traffic.HTTPRule{Path: r.Path, Method: r.Method, Kind: r.Kind, Status: r.Status}
+	hasStatus := r.Kind == traffic.KindStatus || r.Kind == traffic.KindUnauthenticated
 	switch {
 	case !slices.Contains(traffic.Kinds, r.Kind):
 		return armed{}, wrong("kind", "%q is unknown; known are %s", r.Kind, strings.Join(traffic.Kinds, ", "))
@@ -150,11 +170,13 @@ func (c *Control) addHTTP(r httpRequest) (armed, error) {
 		return armed{}, wrong("path", "is missing; give the start of a path such as /sdk, or a SOAP method")
 	case r.Path != "" && !strings.HasPrefix(r.Path, "/"):
 		return armed{}, wrong("path", "must start with /")
-	case r.Kind != traffic.KindStatus && r.Status != 0:
-		return armed{}, wrong("status", "only a rule of kind status has one")
+	case !hasStatus && r.Status != 0:
+		return armed{}, wrong("status", "only a rule of kind status or unauthenticated has one")
 	case r.Kind == traffic.KindStatus && r.Status == 0:
 		rule.Status = http.StatusServiceUnavailable
-	case r.Kind == traffic.KindStatus && (r.Status < 200 || r.Status > 599):
+	case r.Kind == traffic.KindUnauthenticated && r.Status == 0:
+		rule.Status = http.StatusUnauthorized
+	case hasStatus && (r.Status < 200 || r.Status > 599):
 		return armed{}, wrong("status", "must be between 200 and 599")
 	}
 	var err error

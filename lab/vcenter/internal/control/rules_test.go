@@ -96,11 +96,10 @@ func TestAFaultCanBeForOneObjectAndOneUser(t *testing.T) {
 
 func TestAnObjectIsAlsoFoundInTheArguments(t *testing.T) {
 	l := start(t)
+	id := l.done(l.create("pvc")).VolumeId.Id
 	l.must("POST", "/faults", `{"method":"CnsAttachVolume","object":"node-1","fault":"CnsFault","fields":{"reason":"no"}}`)
 	attach := func(vm string) error {
-		_, err := l.cns().AttachVolume(l.ctx, []cnstypes.CnsVolumeAttachDetachSpec{{
-			VolumeId: cnstypes.CnsVolumeId{Id: "none"}, Vm: l.vm(vm).Reference(),
-		}})
+		_, err := l.attachTo(id, vm)
 		return err
 	}
 	if err := attach("node-2"); err != nil {
@@ -258,14 +257,11 @@ func TestCNSTasksFollowTheRulesToo(t *testing.T) {
 func TestACNSTaskRuleStrikesOnlyTheCallThatMatched(t *testing.T) {
 	for method, call := range map[string]func(l *lab, node string) (*object.Task, error){
 		"CnsCreateVolume": func(l *lab, node string) (*object.Task, error) { return l.create(node) },
-		"CnsAttachVolume": func(l *lab, node string) (*object.Task, error) {
-			return l.cns().AttachVolume(l.ctx, []cnstypes.CnsVolumeAttachDetachSpec{{
-				VolumeId: cnstypes.CnsVolumeId{Id: "none"}, Vm: l.vm(node).Reference(),
-			}})
-		},
+		"CnsAttachVolume": func(l *lab, node string) (*object.Task, error) { return l.attachTo(l.vc.CNS().Volumes()[0].ID, node) },
 	} {
 		t.Run(method, func(t *testing.T) {
 			l := start(t)
+			l.done(l.create("pvc"))
 			l.ctx = context.WithValue(l.ctx, types.ID{}, "same")
 			run := func(node string) error {
 				task, err := call(l, node)
@@ -374,7 +370,22 @@ func TestAWrongRequestIsRefusedAndChangesNothing(t *testing.T) {
 		{"/http", `{"path":"sdk","kind":"reset"}`, "path"},
 		{"/http", `{"path":"/sdk","kind":"status","status":99}`, "status"},
 		{"/http", `{"path":"/sdk","kind":"reset","status":500}`, "status"},
+		{"/faults", `{"method":"PowerOffVM_Task","at":"task-hold"}`, "at"},
+		{"/faults", `{"method":"VslmCreateDisk_Task","at":"task-half","fault":"NotFound"}`, "at"},
+		{"/faults", `{"method":"CnsCreateVolume","at":"task-late"}`, "fault"},
+		{"/faults", `{"method":"CnsCreateVolume","at":"task-gone","fault":"NotFound"}`, "fault"},
+		{"/http", `{"path":"/rest","kind":"unauthenticated","status":99}`, "status"},
 		{"/restart", `{"down_ms":-1}`, "down_ms"},
+		{"/restart", `{"work":"most"}`, "work"},
+		{"/cns/restart", `{"down_ms":3600001}`, "down_ms"},
+		{"/cns/restart", `{"work":"most"}`, "work"},
+		{"/sps", `{}`, "down"},
+		{"/limits", `{"soap_sessions":-1}`, "soap_sessions"},
+		{"/session", `{"key":"none"}`, "half_dead"},
+		{"/session", `{"key":"none","half_dead":true}`, "key"},
+		{"/volume", `{"volume":"none","health":"blue"}`, "health"},
+		{"/volume", `{"volume":"none","compliance":"mostly"}`, "compliance"},
+		{"/volume", `{"volume":"none","health":"red"}`, "volume"},
 		{"/clock", `{}`, "skew_ms"},
 		{"/assumptions", `{"Nonsense":1}`, "Nonsense"},
 		{"/vm/host", `{"vm":"node-1"}`, "host"},

@@ -167,6 +167,7 @@ func (l *lab) create(name string) (*object.Task, error) {
 	return l.cns().CreateVolume(l.ctx, []cnstypes.CnsVolumeCreateSpec{{
 		Name:       name,
 		VolumeType: string(cnstypes.CnsVolumeTypeBlock),
+		Datastores: []types.ManagedObjectReference{*l.vc.Inventory.At("/dc-1/datastore/shared-1"), *l.vc.Inventory.At("/dc-1/datastore/vsan-1")},
 		Metadata: cnstypes.CnsVolumeMetadata{ContainerCluster: cnstypes.CnsContainerCluster{
 			ClusterType: "KUBERNETES", ClusterId: "c1", VSphereUser: "administrator@vsphere.local", ClusterFlavor: "VANILLA",
 		}},

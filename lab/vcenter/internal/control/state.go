@@ -32,6 +32,8 @@ type state struct {
 	Release      string                  `json:"release"`
 	InstanceUUID string                  `json:"instance_uuid"`
 	SkewMillis   int64                   `json:"skew_ms"`
+	Latency      string                  `json:"latency"`
+	Limits       vcenter.Limits          `json:"limits"`
 	Inventory    []inventory.Object      `json:"inventory"`
 	Sessions     []session               `json:"sessions"`
 	FailedLogins []directory.FailedLogin `json:"failed_logins"`
@@ -59,6 +61,8 @@ func (c *Control) state() state {
 		Release:      c.vc.Profile.Name,
 		InstanceUUID: c.vc.World.InstanceUUID,
 		SkewMillis:   c.vc.Clock.Skew().Milliseconds(),
+		Latency:      c.vc.Latency.Profile().Name,
+		Limits:       c.vc.Limits(),
 		Inventory:    c.inventory(),
 		Sessions:     c.sessions(),
 		FailedLogins: c.failedLogins(),

@@ -1,20 +1,37 @@
 package disks
 
 import (
+	"encoding/hex"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
+const scsiPrefix = "wwn-0x"
+
 // LinkName is the name under which a guest's udev offers a disk: the UUID of its backing without dashes.
 func LinkName(diskUUID string) string {
-	return "wwn-0x" + strings.ToLower(strings.NewReplacer("-", "", " ", "").Replace(diskUUID))
+	return scsiPrefix + strings.ToLower(strings.NewReplacer("-", "", " ", "").Replace(diskUUID))
+}
+
+// NVMeLinkName is the same for a disk on an NVMe controller. The guest sees the digits in another order there: a
+// namespace's identifier has VMware's OUI in the middle, the UUID of a SCSI disk has it near the start.
+func NVMeLinkName(diskUUID string) string {
+	const prefix = "nvme-eui."
+	id, err := hex.DecodeString(strings.TrimPrefix(LinkName(diskUUID), scsiPrefix))
+	if err != nil || len(id) != 16 {
+		return prefix
+	}
+	shifted := func(i int) byte { return id[i]<<4 | id[i+1]>>4 }
+	head := []byte{shifted(0), shifted(1), shifted(2), id[3]&0xf | id[0]&0xf0}
+	return prefix + hex.EncodeToString(slices.Concat(id[8:], head, id[4:8]))
 }
 
 // Attach shows a disk to a VM. If the VM, given by managed object id and BIOS UUID, is a lab node, a loop device
-// appears there; visible says whether with its link, which a guest without disk.EnableUUID lacks.
-func (d *Disks) Attach(volume, vm, biosUUID, diskUUID string, visible bool) error {
+// appears there, under the name of the link; an empty one is for a guest that offers none, as without disk.EnableUUID.
+func (d *Disks) Attach(volume, vm, biosUUID, link string) error {
 	path, err := d.path(volume, "")
 	if err != nil {
 		return err
@@ -33,8 +50,8 @@ func (d *Disks) Attach(volume, vm, biosUUID, diskUUID string, visible bool) erro
 	if err != nil {
 		return fmt.Errorf("attach disk %s to %s: %w", volume, vm, err)
 	}
-	if visible {
-		if err := device.link(byID, LinkName(diskUUID)); err != nil {
+	if link != "" {
+		if err := device.link(byID, link); err != nil {
 			return fmt.Errorf("attach disk %s to %s: %w", volume, vm, joinFree(err, device))
 		}
 	}
@@ -74,9 +91,13 @@ func (d *Disks) removeStaleLinks(byID string) error {
 	for _, device := range d.attached {
 		live[device.linkPath] = true
 	}
-	links, err := filepath.Glob(filepath.Join(byID, LinkName("")+"*"))
-	if err != nil {
-		return fmt.Errorf("by-id directory %s: %w", byID, err)
+	var links []string
+	for _, prefix := range []string{LinkName(""), NVMeLinkName("")} {
+		found, err := filepath.Glob(filepath.Join(byID, prefix+"*"))
+		if err != nil {
+			return fmt.Errorf("by-id directory %s: %w", byID, err)
+		}
+		links = append(links, found...)
 	}
 	for _, link := range links {
 		target, err := os.Readlink(link)

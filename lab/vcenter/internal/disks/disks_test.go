@@ -45,7 +45,7 @@ func TestWithoutADirectoryNothingIsStored(t *testing.T) {
 	must(t, d.Snapshot("a", "s"))
 	must(t, d.CreateFromSnapshot("b", mib, "a", "s"))
 	must(t, d.Extend("a", 2*mib))
-	must(t, d.Attach("a", "vm-1", "u", "6000c29", true))
+	must(t, d.Attach("a", "vm-1", "u", LinkName("6000c29")))
 	must(t, d.Detach("a", "vm-1"))
 	must(t, d.DeleteSnapshot("a", "s"))
 	must(t, d.Delete("a"))
@@ -162,6 +162,12 @@ func TestLinksOfAKilledSimulatorAreRemoved(t *testing.T) {
 
 func TestLinkNamesAreLowerCaseWithoutDashes(t *testing.T) {
 	if got := LinkName("6000C298-595b-f457-5739-e9105b2c0c2d"); got != "wwn-0x6000c298595bf4575739e9105b2c0c2d" {
+		t.Error(got)
+	}
+}
+
+func TestAnNVMeLinkHasVMwaresOUIInTheMiddle(t *testing.T) {
+	if got := NVMeLinkName("6000C298-595b-f457-5739-e9105b2c0c2d"); got != "nvme-eui.5739e9105b2c0c2d000c2968595bf457" {
 		t.Error(got)
 	}
 }

@@ -32,7 +32,7 @@ func TestAnAttachedDiskIsADeviceWithALinkOnTheNode(t *testing.T) {
 	dir, node1, node2 := t.TempDir(), t.TempDir(), t.TempDir()
 	d := newDisks(t, Config{Dir: dir, Nodes: map[string]string{"vm-1": node1, "4207AAAA-0000-0000-0000-000000000002": node2}})
 	must(t, d.Create("a", 8*mib))
-	must(t, d.Attach("a", "vm-1", "u1", diskUUID, true))
+	must(t, d.Attach("a", "vm-1", "u1", LinkName(diskUUID)))
 	link := filepath.Join(node1, LinkName(diskUUID))
 	device, err := os.Readlink(link)
 	must(t, err)
@@ -41,7 +41,7 @@ func TestAnAttachedDiskIsADeviceWithALinkOnTheNode(t *testing.T) {
 		t.Errorf("device has %d bytes", got)
 	}
 
-	must(t, d.Attach("a", "vm-1", "u1", diskUUID, true))
+	must(t, d.Attach("a", "vm-1", "u1", LinkName(diskUUID)))
 	refused(t, d.Delete("a"), "detach it first")
 
 	must(t, d.Extend("a", 16*mib))
@@ -55,7 +55,7 @@ func TestAnAttachedDiskIsADeviceWithALinkOnTheNode(t *testing.T) {
 		t.Error("the link is still there")
 	}
 
-	must(t, d.Attach("a", "vm-2", "4207aaaa-0000-0000-0000-000000000002", diskUUID, true))
+	must(t, d.Attach("a", "vm-2", "4207aaaa-0000-0000-0000-000000000002", LinkName(diskUUID)))
 	content, err := os.ReadFile(filepath.Join(node2, LinkName(diskUUID)))
 	must(t, err)
 	if !strings.HasPrefix(string(content), "hello") {
@@ -71,7 +71,7 @@ func TestTheLinkIsOnTheNodeWhenAttachReturns(t *testing.T) {
 	node := t.TempDir()
 	d := newDisks(t, Config{Dir: t.TempDir(), Nodes: map[string]string{"vm-1": node}})
 	must(t, d.Create("a", mib))
-	must(t, d.Attach("a", "vm-1", "", diskUUID, true))
+	must(t, d.Attach("a", "vm-1", "", LinkName(diskUUID)))
 	if _, err := os.Stat(filepath.Join(node, LinkName(diskUUID))); err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +82,7 @@ func TestAnInvisibleDiskHasADeviceButNoLink(t *testing.T) {
 	node := t.TempDir()
 	d := newDisks(t, Config{Dir: t.TempDir(), Nodes: map[string]string{"vm-1": node}})
 	must(t, d.Create("a", mib))
-	must(t, d.Attach("a", "vm-1", "", diskUUID, false))
+	must(t, d.Attach("a", "vm-1", "", ""))
 	if _, ok := d.Device("a", "vm-1"); !ok {
 		t.Error("no device")
 	}
@@ -98,7 +98,7 @@ func TestADiskInUseLosesItsLinkAtOnceAndItsDeviceWithTheLastUser(t *testing.T) {
 	node := t.TempDir()
 	d := newDisks(t, Config{Dir: t.TempDir(), Nodes: map[string]string{"vm-1": node}})
 	must(t, d.Create("a", mib))
-	must(t, d.Attach("a", "vm-1", "", diskUUID, true))
+	must(t, d.Attach("a", "vm-1", "", LinkName(diskUUID)))
 	device, _ := d.Device("a", "vm-1")
 	user, err := os.Open(device)
 	must(t, err)
@@ -129,7 +129,7 @@ func TestCloseAndNewFreeDevices(t *testing.T) {
 	killed, err := New(cfg)
 	must(t, err)
 	must(t, killed.Create("a", mib))
-	must(t, killed.Attach("a", "vm-1", "", diskUUID, true))
+	must(t, killed.Attach("a", "vm-1", "", LinkName(diskUUID)))
 	device, _ := killed.Device("a", "vm-1")
 
 	next := newDisks(t, cfg)
@@ -137,7 +137,7 @@ func TestCloseAndNewFreeDevices(t *testing.T) {
 		t.Errorf("a leftover device is still on %s", text)
 	}
 	must(t, next.Create("b", mib))
-	must(t, next.Attach("b", "vm-1", "", diskUUID, true))
+	must(t, next.Attach("b", "vm-1", "", LinkName(diskUUID)))
 	must(t, next.Close())
 	links, err := os.ReadDir(node)
 	must(t, err)

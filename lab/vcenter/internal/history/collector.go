@@ -1,7 +1,9 @@
 package history
 
 import (
+	"context"
 	"math"
+	"slices"
 
 	"github.com/vmware/govmomi/simulator"
 	"github.com/vmware/govmomi/vim25/methods"
@@ -24,11 +26,12 @@ const kind = "TaskHistoryCollector"
 type TaskHistoryCollector struct {
 	mo.TaskHistoryCollector
 
-	tasks *Tasks
-	user  string
-	spec  types.TaskFilterSpec
-	page  int
-	after int // the number of the task behind which the next page begins
+	tasks   *Tasks
+	session string // its key
+	user    string
+	spec    types.TaskFilterSpec
+	page    int
+	after   int // the number of the task behind which the next page begins
 }
 
 // Create makes a collector for a session, at the oldest task.
@@ -42,10 +45,76 @@ func (t *Tasks) Create(ctx *simulator.Context, req *types.CreateCollectorForTask
 		body.Fault_ = simulator.Fault("The operation is not allowed in the current state.", new(types.InvalidState))
 		return body
 	}
-	made := &TaskHistoryCollector{tasks: t, user: ctx.Session.UserName, spec: req.Filter, page: firstPage}
+	made := &TaskHistoryCollector{
+		tasks: t, session: ctx.Session.Key, user: ctx.Session.UserName, spec: req.Filter, page: firstPage,
+	}
 	made.Filter = req.Filter
 	body.Res = &types.CreateCollectorForTasksResponse{Returnval: ctx.Session.Put(made).Reference()}
+	t.keep(made)
 	return body
+}
+
+// keep remembers a collector that is told of changes, and forgets those whose sessions ended.
+func (t *Tasks) keep(made *TaskHistoryCollector) {
+	t.mu.Lock()
+	known := slices.Clone(t.collectors)
+	t.mu.Unlock()
+	ended := map[string]bool{}
+	for _, c := range known {
+		if _, asked := ended[c.session]; !asked {
+			ended[c.session] = !t.cfg.Open(c.session)
+		}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.collectors = slices.DeleteFunc(t.collectors, func(c *TaskHistoryCollector) bool { return ended[c.session] })
+	t.collectors = append(t.collectors, made)
+}
+
+// tell lets those who wait for the latest page of a collector know that a task came, or that its state changed. Both
+// records are copies; before is nil for a new task.
+func (t *Tasks) tell(before, now *record) {
+	t.mu.Lock()
+	known := slices.Clone(t.collectors)
+	t.mu.Unlock()
+	for _, c := range known {
+		if !t.sees(c.user, now) || !now.matches(&c.spec) && (before == nil || !before.matches(&c.spec)) {
+			continue
+		}
+		ctx := &simulator.Context{Context: context.Background(), Map: t.vim}
+		ctx.WithLock(c, func() {
+			if c.newer(now.number) < c.page {
+				// The value is read when it is told; what is kept in the object does not count.
+				ctx.Update(c, []types.PropertyChange{{Name: "latestPage"}})
+			}
+		})
+	}
+}
+
+// newer counts the tasks of a collector that came after another, up to a page of them.
+func (c *TaskHistoryCollector) newer(number int) int {
+	t := c.tasks
+	t.mu.Lock()
+	var later []record
+	for _, known := range slices.Backward(t.records) {
+		if known.number <= number || len(later) >= mostInPage {
+			break
+		}
+		if known.matches(&c.spec) {
+			later = append(later, *known)
+		}
+	}
+	t.mu.Unlock()
+	count := 0
+	for i := range later {
+		if count == c.page {
+			break
+		}
+		if t.sees(c.user, &later[i]) {
+			count++
+		}
+	}
+	return count
 }
 
 // ReadNextTasks gives the tasks behind the position, oldest first, and moves it behind them.
@@ -103,11 +172,14 @@ func (c *TaskHistoryCollector) SetCollectorPageSize(req *types.SetCollectorPageS
 
 // DestroyCollector ends it before its session does.
 func (c *TaskHistoryCollector) DestroyCollector(ctx *simulator.Context, req *types.DestroyCollector) soap.HasFault {
+	c.tasks.mu.Lock()
+	c.tasks.collectors = slices.DeleteFunc(c.tasks.collectors, func(other *TaskHistoryCollector) bool { return other == c })
+	c.tasks.mu.Unlock()
 	ctx.Session.Remove(ctx, req.This)
 	return &methods.DestroyCollectorBody{Res: new(types.DestroyCollectorResponse)}
 }
 
-// Get is what a property collector reads. It is not told when the latest page changes.
+// Get is what a property collector reads.
 func (c *TaskHistoryCollector) Get() mo.Reference {
 	read := &TaskHistoryCollector{TaskHistoryCollector: c.TaskHistoryCollector}
 	for _, one := range c.latest() {

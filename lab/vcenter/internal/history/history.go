@@ -14,6 +14,8 @@ import (
 	"github.com/vmware/govmomi/simulator"
 	"github.com/vmware/govmomi/vim25/mo"
 	"github.com/vmware/govmomi/vim25/types"
+
+	"vsphere-drivers.example/lab/vcenter/internal/assume"
 )
 
 // most is how many tasks are remembered; the oldest go first.
@@ -27,6 +29,12 @@ type Config struct {
 	Root types.ManagedObjectReference
 	// Sees tells whether a user sees an object.
 	Sees func(user string, ref types.ManagedObjectReference) bool
+	// ReadsRoot tells whether a user may read the root folder.
+	ReadsRoot func(user string) bool
+	// Open tells whether the session with this key goes on.
+	Open func(session string) bool
+
+	Assumptions *assume.Settings
 }
 
 // Tasks are the recorded tasks of one vCenter, in the order in which they were queued.
@@ -37,6 +45,8 @@ type Tasks struct {
 	mu      sync.Mutex
 	number  int
 	records []*record
+
+	collectors []*TaskHistoryCollector
 }
 
 // record is one task.
@@ -73,13 +83,15 @@ func (t *Tasks) PutObject(_ *simulator.Context, object mo.Reference) {
 		made.info.EntityName = entity.Entity().Name
 	}
 	t.mu.Lock()
-	defer t.mu.Unlock()
 	t.number++
 	made.number = t.number
 	t.records = append(t.records, made)
 	if len(t.records) > most {
 		t.records = slices.Delete(t.records, 0, len(t.records)-most)
 	}
+	now := *made
+	t.mu.Unlock()
+	t.tell(nil, &now)
 }
 
 // UpdateObject records how a task goes on.
@@ -88,14 +100,24 @@ func (t *Tasks) UpdateObject(_ *simulator.Context, object mo.Reference, _ []type
 	if !ok {
 		return
 	}
+	if before, now := t.follow(task); now != nil && before.info.State != now.info.State { // progress is not told
+		t.tell(before, now)
+	}
+}
+
+// follow records a task as it is, and gives copies of its record before and after.
+func (t *Tasks) follow(task *mo.Task) (before, now *record) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, known := range slices.Backward(t.records) {
 		if known.info.Key == task.Self.Value {
+			old := *known
 			known.follow(&task.Info, t.cfg.Now())
-			return
+			changed := *known
+			return &old, &changed
 		}
 	}
+	return nil, nil
 }
 
 func (r *record) follow(info *types.TaskInfo, now time.Time) {
@@ -125,14 +147,20 @@ func (t *Tasks) ancestors(ref types.ManagedObjectReference) []types.ManagedObjec
 }
 
 // sees tells whether a user sees a task: if he sees its entity. Of an entity that is gone the nearest object above it
-// counts that is still there; that vCenter does so is an assumption.
+// counts that is still there, or the root folder.
 func (t *Tasks) sees(user string, task *record) bool {
+	nearest := t.cfg.Root
 	for _, ref := range append([]types.ManagedObjectReference{*task.info.Entity}, task.above...) {
 		if t.vim.Get(ref) != nil {
-			return t.cfg.Sees(user, ref)
+			nearest = ref
+			break
 		}
 	}
-	return t.cfg.Sees(user, t.cfg.Root)
+	visible := t.cfg.Sees(user, nearest)
+	if nearest == *task.info.Entity || visible == t.cfg.ReadsRoot(user) {
+		return visible
+	}
+	return visible == (assume.GoneTasksSeenFrom.In(t.cfg.Assumptions) == "container")
 }
 
 // Fill records tasks that ended well on an object: other work of a busy vCenter.

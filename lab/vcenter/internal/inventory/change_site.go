@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/vmware/govmomi/simulator"
+	"github.com/vmware/govmomi/vim25/methods"
 	"github.com/vmware/govmomi/vim25/types"
 )
 
@@ -61,4 +62,54 @@ func (inv *Inventory) SetFreeSpace(ds *simulator.Datastore, free int64) error {
 		ctx.Update(ds, []types.PropertyChange{set("summary.freeSpace", free)})
 	})
 	return err
+}
+
+// SetDatastoreMaintenance puts a datastore into maintenance mode or takes it out.
+func (inv *Inventory) SetDatastoreMaintenance(ds *simulator.Datastore, on bool) {
+	mode := types.DatastoreSummaryMaintenanceModeStateNormal
+	if on {
+		mode = types.DatastoreSummaryMaintenanceModeStateInMaintenance
+	}
+	inv.update(ds, set("summary.maintenanceMode", string(mode)))
+}
+
+// suspended is the value of the custom attribute by which administrators ask storage drivers to make no volumes on a
+// datastore. vCenter itself does not look at it.
+const suspended = "cns.vmware.com/datastoreSuspended"
+
+// SetSuspended marks a datastore so, or takes the mark away.
+func (inv *Inventory) SetSuspended(ds *simulator.Datastore, on bool) error {
+	manager, ok := inv.ctx.Map.Get(*serviceContent(inv.ctx).CustomFieldsManager).(*simulator.CustomFieldsManager)
+	if !ok {
+		return wrong("suspended", "this vCenter has no custom attributes")
+	}
+	ctx := inv.newContext()
+	var key int32
+	var err error
+	ctx.WithLock(manager, func() {
+		for _, field := range manager.Field {
+			if field.Name == suspended {
+				key = field.Key
+				return
+			}
+		}
+		made := manager.AddCustomFieldDef(ctx, &types.AddCustomFieldDef{This: manager.Self, Name: suspended, MoType: "Datastore"})
+		if err = failed(made); err == nil {
+			key = made.(*methods.AddCustomFieldDefBody).Res.Returnval.Key
+		}
+	})
+	if err != nil {
+		return err
+	}
+	ctx = inv.newContext()
+	ctx.WithLock(ds, func() {
+		values := slices.DeleteFunc(slices.Clone(ds.CustomValue), func(v types.BaseCustomFieldValue) bool {
+			return v.GetCustomFieldValue().Key == key
+		})
+		if on {
+			values = append(values, &types.CustomFieldStringValue{CustomFieldValue: types.CustomFieldValue{Key: key}, Value: suspended})
+		}
+		ctx.Update(ds, []types.PropertyChange{set("customValue", values), set("value", values)})
+	})
+	return nil
 }

@@ -1,13 +1,13 @@
 package inventory
 
 import (
-	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/vmware/govmomi/simulator"
+	"github.com/vmware/govmomi/vim25/methods"
 	"github.com/vmware/govmomi/vim25/mo"
+	"github.com/vmware/govmomi/vim25/soap"
 	"github.com/vmware/govmomi/vim25/types"
 
 	"vsphere-drivers.example/lab/vcenter/internal/world"
@@ -50,6 +50,61 @@ func (inv *Inventory) MoveToHost(vm *simulator.VirtualMachine, host *simulator.H
 	return nil
 }
 
+// RestartOn is what high availability does to a VM whose host is lost: it starts anew on another host, with all of its
+// disks. No task stands for it.
+func (inv *Inventory) RestartOn(vm *simulator.VirtualMachine, host *simulator.HostSystem) error {
+	var state types.HostRuntimeInfo
+	inv.withLock(host, func() { state = host.Runtime })
+	if state.ConnectionState != types.HostSystemConnectionStateConnected || state.InMaintenanceMode {
+		return wrong("host", "%s cannot run a VM now", host.Name)
+	}
+	if err := inv.MoveToHost(vm, host); err != nil {
+		return err
+	}
+	connected := types.VirtualMachineConnectionStateConnected
+	inv.update(vm, set("runtime.connectionState", connected), set("summary.runtime.connectionState", connected))
+	if err := inv.SetPower(vm, "off"); err != nil {
+		return err
+	}
+	return inv.SetPower(vm, "on")
+}
+
+// SetTracking switches changed block tracking of a VM.
+func (inv *Inventory) SetTracking(vm *simulator.VirtualMachine, on bool) {
+	inv.update(vm, set("config.changeTrackingEnabled", on), newVersion())
+}
+
+// TakeSnapshot makes a snapshot of a VM, as an administrator or a backup does.
+func (inv *Inventory) TakeSnapshot(vm *simulator.VirtualMachine, name string) error {
+	if name == "" {
+		return wrong("name", "is missing; give the name of the snapshot")
+	}
+	ctx := inv.newContext()
+	var answer soap.HasFault
+	ctx.WithLock(vm, func() { answer = vm.CreateSnapshotTask(ctx, &types.CreateSnapshot_Task{This: vm.Self, Name: name}) })
+	if err := failed(answer); err != nil {
+		return err
+	}
+	if _, err := inv.finish(answer.(*methods.CreateSnapshot_TaskBody).Res.Returnval); err != nil {
+		return wrong("vm", "vCenter refuses to make a snapshot: %s", err)
+	}
+	return nil
+}
+
+// RemoveSnapshots deletes all snapshots of a VM.
+func (inv *Inventory) RemoveSnapshots(vm *simulator.VirtualMachine) error {
+	ctx := inv.newContext()
+	var answer soap.HasFault
+	ctx.WithLock(vm, func() { answer = vm.RemoveAllSnapshotsTask(ctx, &types.RemoveAllSnapshots_Task{This: vm.Self}) })
+	if err := failed(answer); err != nil {
+		return err
+	}
+	if _, err := inv.finish(answer.(*methods.RemoveAllSnapshots_TaskBody).Res.Returnval); err != nil {
+		return wrong("vm", "vCenter refuses to delete its snapshots: %s", err)
+	}
+	return nil
+}
+
 func (inv *Inventory) rootPoolOf(host *simulator.HostSystem) types.ManagedObjectReference {
 	switch owner := inv.ctx.Map.Get(*host.Parent).(type) {
 	case *simulator.ClusterComputeResource:
@@ -58,74 +113,6 @@ func (inv *Inventory) rootPoolOf(host *simulator.HostSystem) types.ManagedObject
 		return *owner.ResourcePool
 	}
 	return types.ManagedObjectReference{}
-}
-
-// MoveToDatastore is a storage vMotion of the VM's files and its own disks. First-class disks stay where they are: they
-// have a life of their own and are moved through CNS.
-func (inv *Inventory) MoveToDatastore(vm *simulator.VirtualMachine, store *simulator.Datastore) error {
-	host, _ := inv.ctx.Map.Get(*vm.Runtime.Host).(*simulator.HostSystem)
-	if host == nil || simulator.FindReference(host.Datastore, store.Self) == nil {
-		return wrong("datastore", "the host of the VM does not mount %s", store.Name)
-	}
-	var old []types.ManagedObjectReference
-	ctx := inv.newContext()
-	ctx.WithLock(vm, func() {
-		old = slices.Clone(vm.Datastore)
-		keep := []types.ManagedObjectReference{store.Self}
-		devices := make([]types.BaseVirtualDevice, 0, len(vm.Config.Hardware.Device))
-		for _, device := range vm.Config.Hardware.Device {
-			moved, elsewhere := moveDisk(device, store)
-			devices = append(devices, moved)
-			if elsewhere != nil {
-				keep = appendNew(keep, *elsewhere)
-			}
-		}
-		files := vm.Config.Files
-		for _, file := range []*string{&files.VmPathName, &files.SnapshotDirectory, &files.SuspendDirectory, &files.LogDirectory} {
-			*file = onStore(*file, store)
-		}
-		urls := []types.VirtualMachineConfigInfoDatastoreUrlPair{{Name: store.Name, Url: store.Summary.Url}}
-		ctx.Update(vm, []types.PropertyChange{
-			set("datastore", keep), set("config.files", files), set("config.hardware.device", devices),
-			set("config.datastoreUrl", urls), set("summary.config.vmPathName", files.VmPathName), newVersion(),
-		})
-	})
-	for _, ref := range old {
-		if ds, ok := inv.ctx.Map.Get(ref).(*simulator.Datastore); ok && simulator.FindReference(vm.Datastore, ref) == nil {
-			inv.relist(ds, "vm", func() []types.ManagedObjectReference { return ds.Vm }, vm.Self, false)
-		}
-	}
-	inv.relist(store, "vm", func() []types.ManagedObjectReference { return store.Vm }, vm.Self, true)
-	return nil
-}
-
-// moveDisk copies a disk of the VM with its file on the datastore; a first-class disk is left and its datastore returned.
-func moveDisk(device types.BaseVirtualDevice, store *simulator.Datastore) (types.BaseVirtualDevice, *types.ManagedObjectReference) {
-	disk, ok := device.(*types.VirtualDisk)
-	if !ok {
-		return device, nil
-	}
-	backing, ok := disk.Backing.(*types.VirtualDiskFlatVer2BackingInfo)
-	if !ok {
-		return device, nil
-	}
-	if disk.VDiskId != nil {
-		return device, backing.Datastore
-	}
-	self := store.Self
-	file := *backing
-	file.FileName, file.Datastore = onStore(file.FileName, store), &self
-	moved := *disk
-	moved.Backing = &file
-	return &moved, nil
-}
-
-func onStore(file string, store *simulator.Datastore) string {
-	_, rest, ok := strings.Cut(file, "] ")
-	if !ok {
-		return file
-	}
-	return fmt.Sprintf("[%s] %s", store.Name, rest)
 }
 
 // SetPower puts a VM into a power state: on, off or suspended.
@@ -149,53 +136,6 @@ func (inv *Inventory) SetPower(vm *simulator.VirtualMachine, power string) error
 	return nil
 }
 
-// SetAddresses changes what the guest reports on one of its cards, counted from 0.
-func (inv *Inventory) SetAddresses(vm *simulator.VirtualMachine, card int, addresses []string) error {
-	for i, address := range addresses {
-		if !parsePrefix(address).IsValid() {
-			return wrong(fmt.Sprintf("addresses[%d]", i), "%q is no IP address", address)
-		}
-	}
-	inv.mu.Lock()
-	d := inv.vms[vm.Self]
-	if d == nil || card < 0 || card >= len(d.NICs) {
-		inv.mu.Unlock()
-		return wrong("nic", "the VM has no card %d", card)
-	}
-	changed := *d
-	changed.NICs = slices.Clone(d.NICs)
-	changed.NICs[card].Addresses = slices.Clone(addresses)
-	inv.vms[vm.Self] = &changed
-	inv.mu.Unlock()
-	inv.showGuest(vm)
-	return nil
-}
-
-// SetHostName changes the host name the guest reports.
-func (inv *Inventory) SetHostName(vm *simulator.VirtualMachine, name string) error {
-	return inv.changeGuest(vm, func(guest *world.Guest) { guest.HostName = name })
-}
-
-// SetTools lets the guest report, or not.
-func (inv *Inventory) SetTools(vm *simulator.VirtualMachine, run bool) error {
-	return inv.changeGuest(vm, func(guest *world.Guest) { guest.NoTools = !run })
-}
-
-func (inv *Inventory) changeGuest(vm *simulator.VirtualMachine, change func(*world.Guest)) error {
-	inv.mu.Lock()
-	d := inv.vms[vm.Self]
-	if d == nil {
-		inv.mu.Unlock()
-		return wrong("vm", "the VM was not described, so its guest is unknown")
-	}
-	changed := *d
-	change(&changed.Guest)
-	inv.vms[vm.Self] = &changed
-	inv.mu.Unlock()
-	inv.showGuest(vm)
-	return nil
-}
-
 // SetVMAccessible takes a VM's files away, or gives them back. vCenter cannot read what is in them meanwhile: such a VM
 // has no BIOS UUID.
 func (inv *Inventory) SetVMAccessible(vm *simulator.VirtualMachine, accessible bool) error {
@@ -216,25 +156,4 @@ func (inv *Inventory) described(ref types.ManagedObjectReference) *world.VM {
 	inv.mu.Lock()
 	defer inv.mu.Unlock()
 	return inv.vms[ref]
-}
-
-// showGuest brings the guest's properties up to date.
-func (inv *Inventory) showGuest(vm *simulator.VirtualMachine) {
-	ctx := inv.newContext()
-	ctx.WithLock(vm, func() {
-		if d := inv.described(vm.Self); d != nil {
-			ctx.Update(vm, guestChanges(GuestOf(d, vm.Runtime.PowerState == types.VirtualMachinePowerStatePoweredOn)))
-		}
-	})
-}
-
-// guestChanges lists the properties one by one: a client that waits for guest.net does not hear of a change to guest.
-func guestChanges(guest *types.GuestInfo) []types.PropertyChange {
-	return []types.PropertyChange{
-		set("guest.net", guest.Net), set("guest.ipStack", guest.IpStack), set("guest.ipAddress", guest.IpAddress),
-		set("guest.hostName", guest.HostName), set("guest.guestState", guest.GuestState),
-		set("guest.toolsStatus", guest.ToolsStatus), set("guest.toolsRunningStatus", guest.ToolsRunningStatus),
-		set("summary.guest.ipAddress", guest.IpAddress), set("summary.guest.hostName", guest.HostName),
-		set("summary.guest.toolsStatus", guest.ToolsStatus), set("summary.guest.toolsRunningStatus", guest.ToolsRunningStatus),
-	}
 }

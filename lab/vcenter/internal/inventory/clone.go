@@ -53,8 +53,13 @@ func (inv *Inventory) Clone(vm *simulator.VirtualMachine, as Clone) error {
 	}
 	inv.mu.Lock()
 	inv.vms[made.Self] = copied
+	if special, found := inv.reports[vm.Self]; found {
+		special.blankReads = 0
+		inv.reports[made.Self] = special
+	}
 	inv.mu.Unlock()
 	inv.addMachine(made, at)
+	inv.showGuest(made)
 	return nil
 }
 

@@ -15,6 +15,7 @@ const (
 	keyPCI, keyIDE, keyPS2, keySIO     = 100, 200, 300, 400
 	keyVideo, keyKeyboard, keyPointing = 500, 600, 700
 	keySCSI, keyDisk, keyCard, keyVMCI = 1000, 2000, 4000, 12000
+	keyNVMe                            = 31000
 )
 
 // device is the part that all devices have. A device without label or controller makes clients fail.
@@ -28,7 +29,8 @@ func controller(key int32, label string, bus int32, holds ...int32) types.Virtua
 	return types.VirtualController{VirtualDevice: device(key, label, label, 0, nil), BusNumber: bus, Device: holds}
 }
 
-// devices are the virtual hardware: the fixed set, one paravirtual SCSI controller with the system disk, and the cards.
+// devices are the virtual hardware: the fixed set, one paravirtual SCSI controller with the system disk, perhaps an NVMe
+// controller, and the cards.
 func (s *site) devices(vm *simulator.VirtualMachine, d *world.VM, store *simulator.Datastore) []types.BaseVirtualDevice {
 	pci := controller(keyPCI, "PCI controller 0", 0, keyVideo, keyVMCI, keySCSI)
 	list := []types.BaseVirtualDevice{
@@ -45,6 +47,12 @@ func (s *site) devices(vm *simulator.VirtualMachine, d *world.VM, store *simulat
 		&types.VirtualMachineVMCIDevice{VirtualDevice: device(keyVMCI, "VMCI device", "VMCI device", keyPCI, types.NewInt32(17)), Id: -1},
 		systemSCSI(),
 		systemDisk(d, store),
+	}
+	if d.NVMe {
+		pci.Device = append(pci.Device, keyNVMe)
+		nvme := &types.VirtualNVMEController{VirtualController: controller(keyNVMe, "NVME controller 0", 0)}
+		nvme.ControllerKey, nvme.UnitNumber = keyPCI, types.NewInt32(30)
+		list = append(list, nvme)
 	}
 	for i, nic := range d.NICs {
 		key := int32(keyCard + i)

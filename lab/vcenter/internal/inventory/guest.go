@@ -1,15 +1,18 @@
 package inventory
 
 import (
+	"net"
 	"net/netip"
+	"slices"
 
 	"github.com/vmware/govmomi/vim25/types"
 
+	"vsphere-drivers.example/lab/vcenter/internal/assume"
 	"vsphere-drivers.example/lab/vcenter/internal/world"
 )
 
-// GuestOf is what vCenter knows of the guest. Only a running guest with tools reports its name and addresses.
-func GuestOf(d *world.VM, running bool) *types.GuestInfo {
+// guestOf is what vCenter knows of the guest. Only a running guest with tools reports its name and addresses.
+func guestOf(d *world.VM, special report, running bool, assumed *assume.Settings) *types.GuestInfo {
 	guest := &types.GuestInfo{
 		ToolsStatus:         types.VirtualMachineToolsStatusToolsNotRunning,
 		ToolsRunningStatus:  string(types.VirtualMachineToolsRunningStatusGuestToolsNotRunning),
@@ -37,13 +40,30 @@ func GuestOf(d *world.VM, running bool) *types.GuestInfo {
 	guest.GuestOperationsReady = types.NewBool(true)
 	guest.HostName = d.Guest.HostName
 	for i, nic := range d.NICs {
+		if len(nic.Addresses) > 0 { // every interface with an address has a link-local one too
+			nic.Addresses = append(slices.Clone(nic.Addresses), linkLocal(nic.MAC))
+		}
 		guest.Net = append(guest.Net, guestNIC(nic, int32(keyCard+i)))
 	}
 	guest.IpAddress = firstAddress(d.NICs)
 	guest.IpStack = []types.GuestStackInfo{{
 		DnsConfig: &types.NetDnsConfigInfo{HostName: d.Guest.HostName, DomainName: "", IpAddress: []string{}},
 	}}
+	special.apply(guest, assumed)
 	return guest
+}
+
+// linkLocal is the address that an interface makes from its hardware address.
+func linkLocal(mac string) string {
+	hardware, err := net.ParseMAC(mac)
+	if err != nil || len(hardware) != 6 {
+		return "fe80::1/64" // descriptions are checked, so this is for none of them
+	}
+	address := netip.AddrFrom16([16]byte{
+		0: 0xfe, 1: 0x80, 8: hardware[0] ^ 2, 9: hardware[1], 10: hardware[2], 11: 0xff,
+		12: 0xfe, 13: hardware[3], 14: hardware[4], 15: hardware[5],
+	})
+	return netip.PrefixFrom(address, 64).String()
 }
 
 func guestNIC(nic world.NIC, key int32) types.GuestNicInfo {

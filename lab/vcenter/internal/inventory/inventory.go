@@ -7,8 +7,10 @@ import (
 	"context"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/vmware/govmomi/simulator"
 	"github.com/vmware/govmomi/vim25/methods"
@@ -16,6 +18,7 @@ import (
 	"github.com/vmware/govmomi/vim25/soap"
 	"github.com/vmware/govmomi/vim25/types"
 
+	"vsphere-drivers.example/lab/vcenter/internal/assume"
 	"vsphere-drivers.example/lab/vcenter/internal/profile"
 	"vsphere-drivers.example/lab/vcenter/internal/world"
 )
@@ -28,19 +31,28 @@ type Inventory struct {
 	nodes   map[types.ManagedObjectReference]world.Node
 	sites   []*site
 
-	mu  sync.Mutex
-	vms map[types.ManagedObjectReference]*world.VM // what the guests report once they run
+	assumed *assume.Settings
+
+	armed atomic.Int32 // VMs that vanish or are blank at a read, so that reads look no further while there are none
+
+	mu        sync.Mutex
+	vms       map[types.ManagedObjectReference]*world.VM // what the guests report once they run
+	reports   map[types.ManagedObjectReference]report    // what they report besides
+	vanishing map[types.ManagedObjectReference]bool
 }
 
 // Build fills the registry of ctx with the described world. The registry must hold a fresh service instance, and nobody
 // may be served from it yet.
-func Build(ctx *simulator.Context, w *world.World, p *profile.Profile) (*Inventory, error) {
+func Build(ctx *simulator.Context, w *world.World, p *profile.Profile, assumed *assume.Settings) (*Inventory, error) {
 	inv := &Inventory{
-		ctx:     ctx,
-		profile: p,
-		paths:   map[string]types.ManagedObjectReference{},
-		nodes:   map[types.ManagedObjectReference]world.Node{},
-		vms:     map[types.ManagedObjectReference]*world.VM{},
+		ctx:       ctx,
+		profile:   p,
+		assumed:   assumed,
+		paths:     map[string]types.ManagedObjectReference{},
+		nodes:     map[types.ManagedObjectReference]world.Node{},
+		vms:       map[types.ManagedObjectReference]*world.VM{},
+		reports:   map[types.ManagedObjectReference]report{},
+		vanishing: map[types.ManagedObjectReference]bool{},
 	}
 	root, ok := ctx.Map.Get(serviceContent(ctx).RootFolder).(*simulator.Folder)
 	if !ok {
@@ -209,6 +221,29 @@ func (inv *Inventory) ForgetTasks() {
 		if recent > 0 {
 			inv.update(entity, set("recentTask", none))
 		}
+	}
+}
+
+// DropRecent takes tasks that are gone off the lists of recent tasks.
+func (inv *Inventory) DropRecent(entities []types.ManagedObjectReference, gone func(types.ManagedObjectReference) bool) {
+	ctx := inv.newContext()
+	if manager, ok := ctx.Map.Get(*serviceContent(ctx).TaskManager).(*simulator.TaskManager); ok {
+		ctx.WithLock(manager, func() {
+			ctx.Update(manager, []types.PropertyChange{set("recentTask", slices.DeleteFunc(slices.Clone(manager.RecentTask), gone))})
+		})
+	}
+	for _, ref := range entities {
+		entity, ok := ctx.Map.Get(ref).(mo.Entity)
+		if !ok {
+			continue
+		}
+		own := inv.newContext()
+		own.WithLock(entity, func() {
+			recent := slices.DeleteFunc(slices.Clone(entity.Entity().RecentTask), gone)
+			if len(recent) != len(entity.Entity().RecentTask) {
+				own.Update(entity, []types.PropertyChange{set("recentTask", recent)})
+			}
+		})
 	}
 }
 

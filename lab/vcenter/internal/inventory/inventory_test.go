@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -12,9 +13,11 @@ import (
 	"github.com/vmware/govmomi/object"
 	"github.com/vmware/govmomi/simulator"
 	"github.com/vmware/govmomi/simulator/vpx"
+	"github.com/vmware/govmomi/view"
 	"github.com/vmware/govmomi/vim25/mo"
 	"github.com/vmware/govmomi/vim25/types"
 
+	"vsphere-drivers.example/lab/vcenter/internal/assume"
 	"vsphere-drivers.example/lab/vcenter/internal/profile"
 	"vsphere-drivers.example/lab/vcenter/internal/world"
 )
@@ -39,7 +42,11 @@ func build(t *testing.T, text string) *lab {
 	}
 	ctx, instance := simulator.NewServiceInstance(simulator.NewContext(), vpx.ServiceContent, vpx.RootFolder)
 	service := simulator.New(ctx, instance)
-	inv, err := Build(ctx, worlds[0], release)
+	assumed, err := assume.For(release)
+	if err != nil {
+		t.Fatal(err)
+	}
+	inv, err := Build(ctx, worlds[0], release, assumed)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,6 +153,58 @@ func TestAVMHasEverythingTheDriversRead(t *testing.T) {
 	byName, err := object.NewSearchIndex(l.client.Client).FindAllByDnsName(l.ctx, nil, "node-1", true)
 	if err != nil || len(byName) != 1 {
 		t.Errorf("FindAllByDnsName: %v, %v", byName, err)
+	}
+}
+
+// emptyEnums finds enumerations that are written without a value. Clients that read whole objects stumble over them.
+func emptyEnums(v reflect.Value, at string) []string {
+	var found []string
+	switch v.Kind() {
+	case reflect.Pointer, reflect.Interface:
+		if !v.IsNil() {
+			return emptyEnums(v.Elem(), at)
+		}
+	case reflect.Slice:
+		for i := range v.Len() {
+			found = append(found, emptyEnums(v.Index(i), at)...)
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			f := v.Type().Field(i)
+			_, isEnum := f.Type.MethodByName("Strings")
+			if isEnum && f.Type.Kind() == reflect.String && v.Field(i).IsZero() && !strings.Contains(f.Tag.Get("xml")+f.Tag.Get("json"), "omitempty") {
+				found = append(found, at+"."+f.Name)
+			} else if f.IsExported() {
+				found = append(found, emptyEnums(v.Field(i), at+"."+f.Name)...)
+			}
+		}
+	}
+	return found
+}
+
+func TestNoEnumerationIsWrittenWithoutAValue(t *testing.T) {
+	l := build(t, string(world.DefaultYAML()))
+	v, err := view.NewManager(l.client.Client).CreateContainerView(l.ctx, l.client.ServiceContent.RootFolder, nil, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var members []types.ManagedObjectReference
+	if members, err = v.Find(l.ctx, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	if len(members) < 40 {
+		t.Fatalf("only %d objects", len(members))
+	}
+	var content []types.ObjectContent
+	if err := l.client.Retrieve(l.ctx, members, nil, &content); err != nil {
+		t.Fatal(err)
+	}
+	for _, object := range content {
+		for _, property := range object.PropSet {
+			for _, at := range emptyEnums(reflect.ValueOf(property.Val), property.Name) {
+				t.Errorf("%s: %s", object.Obj, at)
+			}
+		}
 	}
 }
 
@@ -285,5 +344,30 @@ datacenters:
 	l.read("/dc/host/a/Resources/k8s", []string{"vm"}, &pool)
 	if len(pool.Vm) != 0 {
 		t.Errorf("the old pool still has %v", pool.Vm)
+	}
+}
+
+func TestAVMMayHaveAnNVMeController(t *testing.T) {
+	l := build(t, `
+name: vc
+datacenters:
+  - name: dc
+    clusters: [{name: c, hosts: [{name: h}]}]
+    datastores: [{name: d}]
+    vms: [{name: plain}, {name: fast, nvme: true}]
+`)
+	for path, want := range map[string]int{"/dc/vm/plain": 0, "/dc/vm/fast": 1} {
+		var vm mo.VirtualMachine
+		l.read(path, []string{"config.hardware.device"}, &vm)
+		devices := object.VirtualDeviceList(vm.Config.Hardware.Device)
+		found := devices.SelectByType((*types.VirtualNVMEController)(nil))
+		if len(found) != want {
+			t.Errorf("%s has %d NVMe controllers", path, len(found))
+		}
+		for _, controller := range found {
+			if name := devices.Name(controller); name != "nvme-31000" {
+				t.Errorf("the controller is %s", name)
+			}
+		}
 	}
 }

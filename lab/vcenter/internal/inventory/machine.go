@@ -91,11 +91,14 @@ func (s *site) newMachine(d *world.VM, at place, started time.Time) *simulator.V
 		PowerState:      powerStates[d.Power],
 		MaxCpuUsage:     d.CPUs * 2000,
 		MaxMemoryUsage:  int32(d.Memory >> 20),
+
+		FaultToleranceState: types.VirtualMachineFaultToleranceStateNotConfigured,
+		RecordReplayState:   types.VirtualMachineRecordReplayStateInactive,
 	}
 	if d.Power == "on" {
 		vm.Runtime.BootTime = &started
 	}
-	vm.Guest = GuestOf(d, d.Power == "on")
+	vm.Guest = guestOf(d, report{}, d.Power == "on", s.assumed)
 	vm.Layout = &types.VirtualMachineFileLayout{}
 	vm.LayoutEx = &types.VirtualMachineFileLayoutEx{Timestamp: started}
 	vm.Storage = &types.VirtualMachineStorageInfo{Timestamp: started}

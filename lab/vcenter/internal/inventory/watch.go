@@ -20,6 +20,12 @@ func (w *guestFollowsPower) RemoveObject(_ *simulator.Context, ref types.Managed
 	w.inv.mu.Lock()
 	defer w.inv.mu.Unlock()
 	delete(w.inv.vms, ref)
+	w.inv.setReport(ref, report{})
+	delete(w.inv.reports, ref)
+	if w.inv.vanishing[ref] {
+		delete(w.inv.vanishing, ref)
+		w.inv.armed.Add(-1)
+	}
 }
 
 func (w *guestFollowsPower) UpdateObject(ctx *simulator.Context, object mo.Reference, changes []types.PropertyChange) {
@@ -31,8 +37,8 @@ func (w *guestFollowsPower) UpdateObject(ctx *simulator.Context, object mo.Refer
 		if change.Name != "runtime.powerState" {
 			continue
 		}
-		if d := w.inv.described(vm.Self); d != nil {
-			ctx.Update(vm, guestChanges(GuestOf(d, vm.Runtime.PowerState == types.VirtualMachinePowerStatePoweredOn)))
+		if guest := w.inv.guest(vm); guest != nil {
+			ctx.Update(vm, guestChanges(guest))
 		}
 	}
 }

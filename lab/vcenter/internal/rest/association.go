@@ -28,6 +28,7 @@ func wireIDs(refs []types.ManagedObjectReference) []objectID {
 
 // associationSpec is the body of all association calls; each uses its part.
 type associationSpec struct {
+	TagID     string      `json:"tag_id"` // may stand here instead of in the path
 	ObjectID  *objectID   `json:"object_id"`
 	ObjectIDs *[]objectID `json:"object_ids"`
 	TagIDs    *[]string   `json:"tag_ids"`
@@ -39,10 +40,13 @@ func (s *Service) association(c *call) (any, error) {
 		return nil, errMethod
 	}
 	var spec associationSpec
-	if c.action != "list-attached-objects" { // the one without a body
+	if c.action != "list-attached-objects" || c.id == "" { // the one without a body
 		if err := c.decode("", &spec); err != nil {
 			return nil, err
 		}
+	}
+	if c.id == "" {
+		c.id = spec.TagID
 	}
 	if c.id != "" {
 		return s.ofTag(c, &spec)

@@ -33,8 +33,10 @@ type Config struct {
 	Release *profile.Profile
 	Access  Access
 	Now     func() time.Time
-	// Idle is how long an unused session lives; 5 minutes when zero, which is what vCenter's users report.
-	Idle time.Duration
+	// Idle is how long an unused session lives; 5 minutes when nil, which is what vCenter's users report.
+	Idle func() time.Duration
+	// MaxPerUser is how many sessions a user may have; 550 when nil.
+	MaxPerUser func() int
 	// Before sees every request that reached a known path, with the user's name (empty when there is no session) and may
 	// answer it itself by returning true. The assembly hangs counters and armed faults here.
 	Before func(user, method, path, action string, w http.ResponseWriter) bool
@@ -54,10 +56,13 @@ func Install(service *simulator.Service, vim *simulator.Registry, cfg Config) *S
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	if cfg.Idle == 0 {
-		cfg.Idle = 5 * time.Minute
+	if cfg.Idle == nil {
+		cfg.Idle = func() time.Duration { return 5 * time.Minute }
 	}
-	s := &Service{cfg: cfg, vim: vim, Tags: newTags(vim), sessions: newSessions(cfg.Now, cfg.Idle)}
+	if cfg.MaxPerUser == nil {
+		cfg.MaxPerUser = func() int { return UsualSessions }
+	}
+	s := &Service{cfg: cfg, vim: vim, Tags: newTags(vim), sessions: newSessions(cfg)}
 	// The mux exists only once a registry is there, and Handle links tagging to the registry (it looks for the methods of
 	// Tags), so the vim registry must be registered first; doing it again is harmless.
 	service.RegisterSDK(vim, vim.Path+"/vimService")

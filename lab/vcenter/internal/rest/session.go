@@ -25,28 +25,58 @@ type Session struct {
 	LastAccessed time.Time `json:"last_accessed_time"`
 }
 
+const (
+	// UsualSessions is how many sessions vCenter lets a user have.
+	UsualSessions = 550
+	// life is how long a session can be used.
+	life = 24 * time.Hour
+	// restless is how long a session is surely not idle, whatever the limit.
+	restless = time.Minute
+)
+
 type sessions struct {
 	now  func() time.Time
-	idle time.Duration
+	idle func() time.Duration
+	most func() int
 
 	mu   sync.Mutex
 	open map[string]*Session
 }
 
-func newSessions(now func() time.Time, idle time.Duration) *sessions {
-	return &sessions{now: now, idle: idle, open: map[string]*Session{}}
+func newSessions(cfg Config) *sessions {
+	return &sessions{now: cfg.Now, idle: cfg.Idle, most: cfg.MaxPerUser, open: map[string]*Session{}}
 }
 
-func (s *sessions) create(user string) *Session {
+// create opens a session, unless the user has too many.
+func (s *sessions) create(user string) (*Session, error) {
 	now := s.now()
 	session := &Session{ID: uuid.NewString(), User: user, Created: now, LastAccessed: now}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	count := 0
+	for id, other := range s.open {
+		switch {
+		case s.over(other, now):
+			delete(s.open, id)
+		case other.User == user:
+			count++
+		}
+	}
+	if most := s.most(); count >= most {
+		return nil, refuse("service_unavailable", "com.vmware.vapi.endpoint.failedToLoginMaxUserSessionCountReached",
+			"User session count is limited to %d. Existing session count is %d for user %s.", most, count, user)
+	}
 	s.open[session.ID] = session
-	return session
+	return session, nil
 }
 
-// use finds a session, unless it idled too long, and keeps it alive.
+// over tells whether a session idled too long or lived too long.
+func (s *sessions) over(session *Session, now time.Time) bool {
+	idle := now.Sub(session.LastAccessed)
+	return now.Sub(session.Created) >= life || idle >= restless && idle >= s.idle()
+}
+
+// use finds a session, unless it is over, and keeps it from idling.
 func (s *sessions) use(id string) *Session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -55,7 +85,7 @@ func (s *sessions) use(id string) *Session {
 		return nil
 	}
 	now := s.now()
-	if now.Sub(session.LastAccessed) >= s.idle {
+	if s.over(session, now) {
 		delete(s.open, id)
 		return nil
 	}
@@ -143,7 +173,11 @@ func (s *Service) login(w http.ResponseWriter, c *call) {
 		c.refuse(w, unauthenticated())
 		return
 	}
-	session := s.sessions.create(user)
+	session, err := s.sessions.create(user)
+	if err != nil {
+		c.refuse(w, err)
+		return
+	}
 	if !c.api && c.request.Header.Get("vmware-use-header-authn") == "" {
 		http.SetCookie(w, &http.Cookie{Name: sessionHeader, Value: session.ID, Path: "/rest", HttpOnly: true})
 	}

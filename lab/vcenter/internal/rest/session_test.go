@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"net/http"
 	"net/url"
+	"strings"
 	"testing"
 	"time"
 
@@ -80,6 +81,47 @@ func TestSessionsExpireWhenIdle(t *testing.T) {
 	l.clock.Advance(5 * time.Minute)
 	if status := a.do(http.MethodGet, "/api/cis/tagging/category", nil, nil); status != http.StatusUnauthorized {
 		t.Errorf("an idle session: %d", status)
+	}
+}
+
+func TestAUserHasAtMost550Sessions(t *testing.T) {
+	l := start(t, "8.0U3")
+	c := rest.NewClient(l.soap())
+	for i := range 550 {
+		if err := c.Login(l.ctx, url.UserPassword(userName, userPass)); err != nil {
+			t.Fatalf("session %d: %v", i+1, err)
+		}
+	}
+	var refused struct {
+		Type  string
+		Value struct{ Messages []message }
+	}
+	status := (&api{l: l}).login("/rest/com/vmware/cis/session", userName, userPass, &refused)
+	if status != http.StatusServiceUnavailable || len(refused.Value.Messages) != 1 {
+		t.Fatalf("session 551: %d %+v", status, refused)
+	}
+	said := refused.Value.Messages[0]
+	if said.ID != "com.vmware.vapi.endpoint.failedToLoginMaxUserSessionCountReached" || !strings.HasPrefix(said.Default, "User session count is limited to 550. Existing session count is 550 for user ") {
+		t.Errorf("message %+v", said)
+	}
+	l.api(adminName, adminPass) // others are not concerned
+	l.clock.Advance(5 * time.Minute)
+	if err := c.Login(l.ctx, url.UserPassword(userName, userPass)); err != nil {
+		t.Errorf("when the sessions have idled: %v", err)
+	}
+}
+
+func TestSessionsEndAfterADayWhateverTheirUse(t *testing.T) {
+	l := start(t, "8.0U3")
+	a := l.api(adminName, adminPass)
+	for lived := time.Duration(0); lived < 24*time.Hour; lived += 4 * time.Minute {
+		if status := a.do(http.MethodGet, "/api/session", nil, nil); status != http.StatusOK {
+			t.Fatalf("after %s: %d", lived, status)
+		}
+		l.clock.Advance(4 * time.Minute)
+	}
+	if status := a.do(http.MethodGet, "/api/session", nil, nil); status != http.StatusUnauthorized {
+		t.Errorf("after a day: %d", status)
 	}
 }
 

@@ -120,6 +120,37 @@ func (l *lab) api(user, password string) *api {
 	return a
 }
 
+// login asks for a session and reads the answer into out.
+func (a *api) login(path, user, password string, out any) int {
+	a.l.t.Helper()
+	req, err := http.NewRequest(http.MethodPost, a.l.url.Scheme+"://"+a.l.url.Host+path, nil)
+	if err != nil {
+		a.l.t.Fatal(err)
+	}
+	req.SetBasicAuth(user, password)
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		a.l.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if err := json.NewDecoder(res.Body).Decode(out); err != nil {
+		a.l.t.Fatal(err)
+	}
+	return res.StatusCode
+}
+
+// rest is a session under /rest, spoken by hand.
+func (l *lab) rest(user, password string) *api {
+	l.t.Helper()
+	var answer struct{ Value string }
+	a := &api{l: l}
+	if status := a.login("/rest/com/vmware/cis/session", user, password, &answer); status != http.StatusOK {
+		l.t.Fatalf("login: %d", status)
+	}
+	a.id = answer.Value
+	return a
+}
+
 // do sends a request and reads the answer into out, when there is one.
 func (a *api) do(method, path string, body, out any) int {
 	a.l.t.Helper()

@@ -98,6 +98,24 @@ func TestBothPathsShareOneState(t *testing.T) {
 	}
 }
 
+func TestATagIsNamedInThePathOrInTheBody(t *testing.T) {
+	l := start(t, "6.7U3")
+	m, _, a, _ := zone(t, l, "MULTIPLE")
+	object := objectID{ID: l.vms[0].Value, Type: l.vms[0].Type}
+	request := l.rest(adminName, adminPass)
+	const path = "/rest/com/vmware/cis/tagging/tag-association?~action="
+	if status := request.do(http.MethodPost, path+"attach", map[string]any{"tag_id": a, "object_id": object}, nil); status != http.StatusOK {
+		t.Errorf("attach: %d", status)
+	}
+	if found, err := m.ListAttachedTags(l.ctx, l.vms[0]); err != nil || len(found) != 1 || found[0] != a {
+		t.Errorf("%v, %v", found, err)
+	}
+	var answer struct{ Value []objectID }
+	if status := request.do(http.MethodPost, path+"list-attached-objects", map[string]any{"tag_id": a}, &answer); status != http.StatusOK || len(answer.Value) != 1 {
+		t.Errorf("list: %d %v", status, answer)
+	}
+}
+
 func TestAPIAnswersBareJSON(t *testing.T) {
 	l := start(t, "8.0U3")
 	s := l.api(adminName, adminPass)

@@ -37,6 +37,8 @@ var statusOf = map[string]int{
 	"already_exists":   http.StatusBadRequest,
 	"invalid_argument": http.StatusBadRequest,
 	"invalid_request":  http.StatusBadRequest,
+
+	"service_unavailable": http.StatusServiceUnavailable,
 }
 
 type message struct {

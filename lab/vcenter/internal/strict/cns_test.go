@@ -130,8 +130,10 @@ func cnsSetup(t *testing.T, c *govmomi.Client, ctx context.Context) cnsObjects {
 }
 
 func TestTheCNSClientPassesOnEveryReleaseWithTheCallsThatReleaseHas(t *testing.T) {
-	from70 := []string{"CnsCreateSnapshots", "CnsDeleteSnapshots", "CnsQuerySnapshots", "CnsConfigureVolumeACLs", "CnsQueryAsync"}
-	from80 := []string{"CnsRelocateVolume", "CnsReconfigVolumePolicy"}
+	from70 := []string{
+		"CnsCreateSnapshots", "CnsDeleteSnapshots", "CnsQuerySnapshots", "CnsConfigureVolumeACLs", "CnsQueryAsync", "CnsRelocateVolume",
+	}
+	from80 := []string{"CnsReconfigVolumePolicy"}
 	from91 := []string{"CnsSyncVolume", "CnsUnregisterVolume", "CnsUpdateVolumeCrypto"}
 	for name, lacks := range map[string][]string{
 		"6.7U3": slices.Concat(from70, from80, from91),

@@ -41,10 +41,14 @@ func (w *writer) fill(v reflect.Value, ref string, depth int) {
 			w.fill(v.Elem(), ref, depth)
 		}
 	case reflect.Slice:
+		// At the bottom one is enough for an array that must not be empty.
+		count := 1
 		if depth > 0 {
-			v.Set(reflect.MakeSlice(v.Type(), 2, 2))
-			w.fill(v.Index(0), ref, depth)
-			w.fill(v.Index(1), ref, depth)
+			count = 2
+		}
+		v.Set(reflect.MakeSlice(v.Type(), count, count))
+		for i := range count {
+			w.fill(v.Index(i), ref, depth)
 		}
 	case reflect.String:
 		if values := w.types.EnumValues(v.Type()); len(values) > 0 {
@@ -92,14 +96,17 @@ func (w *writer) fillStruct(v reflect.Value, depth int) {
 			w.fill(v.Field(i), "", depth)
 			continue
 		}
-		name, options, _ := strings.Cut(f.Tag.Get("xml"), ",")
+		name, _, _ := strings.Cut(f.Tag.Get("xml"), ",")
 		at := o.Index(name)
 		if at < 0 {
 			continue
 		}
 		// At the bottom only what must be there.
-		if depth > 0 || o.Fields[at].Required && !strings.Contains(options, "omitempty") {
-			w.fill(v.Field(i), o.Fields[at].Ref, depth-1)
+		if field := &o.Fields[at]; depth > 0 || field.Required {
+			w.fill(v.Field(i), field.Ref, depth-1)
+			if !field.Many && v.Field(i).Kind() == reflect.Slice && field.Kind != schema.Base64 {
+				v.Field(i).SetLen(1) // only govmomi has an array
+			}
 		}
 	}
 }

@@ -38,6 +38,18 @@ func create(spec string) string {
 	return envelope(`<CnsCreateVolume xmlns="urn:vsan"><_this type="CnsVolumeManager">cns-volume-manager</_this><createSpecs>` + spec + `</createSpecs></CnsCreateVolume>`)
 }
 
+func search(spec string) string {
+	return envelope(`<SearchDatastore_Task xmlns="urn:vim25"><_this type="HostDatastoreBrowser">b</_this><datastorePath>[a]</datastorePath><searchSpec>` +
+		spec + `</searchSpec></SearchDatastore_Task>`)
+}
+
+const permission = `<netPermission><ips>10.0.0.1</ips><permissions>READ_WRITE</permissions></netPermission>`
+
+func access(attributes, inner string) string {
+	return envelope(`<CnsConfigureVolumeACLs xmlns="urn:vsan"><_this type="CnsVolumeManager">m</_this><ACLConfigSpecs><volumeId><id>v</id></volumeId>` +
+		`<accessControlSpecList` + attributes + `>` + inner + `</accessControlSpecList></ACLConfigSpecs></CnsConfigureVolumeACLs>`)
+}
+
 // TestMalformedRequestsGetVCentersFault holds one request per rule. Stock vcsim accepts most of them.
 func TestMalformedRequestsGetVCentersFault(t *testing.T) {
 	login := envelope(loginCall)
@@ -129,6 +141,15 @@ func TestMalformedRequestsGetVCentersFault(t *testing.T) {
 		{name: "simple xsi:type on a data object", body: filter(`<selectSet xsi:type="xsd:string">a</selectSet>`), want: "Unable to resolve WSDL type name xsd:string"},
 		{name: "required field missing", body: filter(`<selectSet xsi:type="TraversalSpec"><name>a</name></selectSet>`),
 			want: "Required property type is missing from data object of type TraversalSpec\nRequired property path is missing from data object of type TraversalSpec\n\nwhile parsing serialized DataObject of type vmodl.query.PropertyCollector.TraversalSpec"},
+		{name: "array that must not be empty, as a parameter", body: envelope(`<QueryPerf xmlns="urn:vim25"><_this type="PerformanceManager">PerfMgr</_this></QueryPerf>`),
+			want: "Required parameter querySpec is missing\n\nwhile parsing call information for method QueryPerf"},
+		{name: "array that must not be empty, as a property", body: strings.Replace(filter(``), `<propSet><type>Folder</type></propSet>`, "", 1),
+			want: "Required property propSet is missing from data object of type PropertyFilterSpec"},
+		{name: "query for files of any kind", body: search(`<query></query><query xsi:type="FolderFileQuery"></query><details><fileType>true</fileType><fileSize>true</fileSize>` +
+			`<modification>true</modification><fileOwner>true</fileOwner></details>`)},
+		{name: "field that the WSDL lets out", body: search(`<details><fileType>true</fileType><fileSize>true</fileSize><modification>true</modification></details>`)},
+		{name: "field that it does not", body: search(`<details><fileType>true</fileType><fileSize>true</fileSize></details>`),
+			want: "Required property modification is missing from data object of type FileQueryFlags"},
 		{name: "bad boolean", body: filter(`<skip>yes</skip>`), want: `Value "yes" is no xsd:boolean`},
 		{name: "reference of any kind", body: filter(``)},
 		{name: "reference without type", body: strings.Replace(filter(``), `<obj type="Folder">`, "<obj>", 1), want: `Attribute "type" is missing`},
@@ -168,6 +189,19 @@ func TestMalformedRequestsGetVCentersFault(t *testing.T) {
 		{name: "abstract type without xsi:type", path: "/vsanHealth", action: "urn:vsan/8.0.3.0",
 			body: create(`<name>a</name><volumeType>BLOCK</volumeType><metadata>` + cluster + `</containerCluster></metadata>` + block + `<volumeSource></volumeSource>`),
 			want: `Element tag "volumeSource" of abstract type CnsVolumeSource has no xsi:type`},
+		{name: "CNS create of nothing", path: "/vsanHealth", action: "urn:vsan/8.0.3.0",
+			body: envelope(`<CnsCreateVolume xmlns="urn:vsan"><_this type="CnsVolumeManager">m</_this></CnsCreateVolume>`), want: "Required parameter createSpecs is missing"},
+		{name: "CNS update without metadata", path: "/vsanHealth", action: "urn:vsan/8.0.3.0",
+			body: envelope(`<CnsUpdateVolumeMetadata xmlns="urn:vsan"><_this type="CnsVolumeManager">m</_this><updateSpecs><volumeId><id>v</id></volumeId></updateSpecs></CnsUpdateVolumeMetadata>`),
+			want: "Required property metadata is missing from data object of type CnsVolumeMetadataUpdateSpec"},
+		{name: "CNS access with a type", path: "/vsanHealth", action: "urn:vsan/8.0.3.0", body: access(` xsi:type="CnsNFSAccessControlSpec"`, permission)},
+		{name: "CNS access without a type", path: "/vsanHealth", action: "urn:vsan/8.0.3.0", body: access("", permission),
+			want: `Element tag "accessControlSpecList" of abstract type CnsAccessControlSpec has no xsi:type`},
+		{name: "CNS access with two permissions, which only govmomi has", path: "/vsanHealth", action: "urn:vsan/8.0.3.0",
+			body: access(` xsi:type="CnsNFSAccessControlSpec"`, permission+permission), want: `Unexpected element tag "netPermission" seen`},
+		{name: "CNS field that only govmomi has, before it can be there", path: "/vsanHealth", action: "urn:vsan/8.0.3.0",
+			body: create(`<name>a</name><volumeType>BLOCK</volumeType><metadata>` + cluster + `</containerCluster></metadata>` + block + `<hosts type="HostSystem">h</hosts>`),
+			want: `Unexpected element tag "hosts" seen`},
 		{name: "SSO header without namespace", path: "/sso-adminserver/sdk", action: "urn:sso/version2",
 			body: strings.Replace(ssoInstance, "<Body>", `<Header><operationID xmlns="">o</operationID></Header><Body>`, 1), want: "SAAJ0131"},
 		{name: "SSO session in a header without namespace", path: "/sso-adminserver/sdk/vsphere.local", action: "urn:sso/version2",
@@ -294,7 +328,7 @@ func TestWithoutSessionOnlyLoginsPass(t *testing.T) {
 		{"PBM without session", "/pbm", "urn:pbm/", pbmQuery, "", false},
 		{"PBM with the session in the header", "/pbm", "urn:pbm/", inHeader, "", true},
 		{"PBM with a session", "/pbm", "urn:pbm/", pbmQuery, "good", true},
-		{"CNS without session", "/vsanHealth", "urn:vsan/8.0.3.0", envelope(`<CnsDeleteVolume xmlns="urn:vsan"><_this type="CnsVolumeManager">m</_this><deleteDisk>true</deleteDisk></CnsDeleteVolume>`), "", false},
+		{"CNS without session", "/vsanHealth", "urn:vsan/8.0.3.0", envelope(`<CnsDeleteVolume xmlns="urn:vsan"><_this type="CnsVolumeManager">m</_this><volumeIds><id>v</id></volumeIds><deleteDisk>true</deleteDisk></CnsDeleteVolume>`), "", false},
 		{"SSO has sessions of its own", "/sso-adminserver/sdk/vsphere.local", "urn:sso/version2", envelope(`<SsoAdminServiceInstance xmlns="urn:sso"><_this type="SsoAdminServiceInstance">s</_this></SsoAdminServiceInstance>`), "", true},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -165,13 +165,14 @@ func (d *document) value(start xml.StartElement, declared schema.Value, ref stri
 // structType finds the type of a data object: the one it names, or else the declared one.
 func (d *document) structType(start xml.StartElement, declared schema.Value, named string, hasType bool) (reflect.Type, *refusal) {
 	if !hasType {
-		if declared.Type.Kind() != reflect.Interface {
-			return declared.Type, nil
-		}
 		if t, ok := d.declaredType(declared); ok {
 			return t, nil
 		}
-		return nil, refuse("Element tag %q of abstract type %s has no xsi:type", start.Name.Local, schema.DeclaredName(declared.Type))
+		name := declared.Abstract
+		if name == "" {
+			name = schema.DeclaredName(declared.Type)
+		}
+		return nil, refuse("Element tag %q of abstract type %s has no xsi:type", start.Name.Local, name)
 	}
 	if local(named) == declared.Type.Name() && declared.Type.Kind() == reflect.Struct {
 		return declared.Type, nil
@@ -186,16 +187,21 @@ func (d *document) structType(start xml.StartElement, declared schema.Value, nam
 	return t, nil
 }
 
-// declaredType is the type of a data object that names none. A type without any field exists only to be inherited from.
-func (d *document) declaredType(declared schema.Value) (reflect.Type, bool) {
-	if !declared.Poly {
+// declaredType is the type of a data object that names none; ok is false if that is abstract.
+func (d *document) declaredType(declared schema.Value) (t reflect.Type, ok bool) {
+	switch {
+	case declared.Abstract != "":
+		return nil, false
+	case declared.Type.Kind() != reflect.Interface:
+		return declared.Type, true
+	case !declared.Poly:
 		return d.service.types.Default(declared.Type)
 	}
-	t, ok := d.service.types.Named(schema.DeclaredName(declared.Type))
+	t, ok = d.service.types.Named(schema.DeclaredName(declared.Type))
 	if !ok || t.Kind() != reflect.Struct {
 		return nil, false
 	}
-	return t, len(d.service.types.Object(t).Fields) > 0
+	return t, !d.gate.table.Abstract(d.service.types.Object(t))
 }
 
 // named finds the type an element says it has.

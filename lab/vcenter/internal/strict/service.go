@@ -19,6 +19,8 @@ type service struct {
 	sessions bool
 	// headerSession says that the login may also be named in the SOAP header.
 	headerSession bool
+	// bareFaults says that a fault of the service itself has the name of its type for a text.
+	bareFaults bool
 	// qualifiedHeaders says that a header element without namespace is refused.
 	qualifiedHeaders bool
 }
@@ -28,6 +30,7 @@ type gate struct {
 	table              *schema.Table
 	services           map[string]*service
 	hasSession         func(string) bool
+	shutOut            func(path, key string) bool
 	refuseNewerVersion bool
 	maxBody            int64
 
@@ -47,6 +50,7 @@ func newGate(config Config) (*gate, error) {
 	g := &gate{
 		table:              table,
 		hasSession:         config.HasSession,
+		shutOut:            config.ShutOut,
 		refuseNewerVersion: config.RefuseNewerVersion,
 		maxBody:            config.MaxBody,
 		apiVersion:         config.Profile.APIVersion,
@@ -75,19 +79,21 @@ func newGate(config Config) (*gate, error) {
 	sso := &service{
 		types: schema.NewTypes(&schema.Table{}, "sso"), actions: map[string][]string{"sso": {"urn:sso"}}, qualifiedHeaders: true,
 	}
+	policies := &service{
+		types:    schema.NewTypes(table, "pbm"),
+		actions:  map[string][]string{"pbm": {"urn:pbm"}},
+		sessions: true, headerSession: true,
+	}
 	g.services = map[string]*service{
 		"/sdk":            vim,
 		"/sdk/vimService": vim,
 		"/vsanHealth": {
 			types:    schema.NewTypes(table, "vsan"),
 			actions:  map[string][]string{"vsan": {"urn:vsan"}},
-			sessions: true,
+			sessions: true, bareFaults: true,
 		},
-		"/pbm": {
-			types:    schema.NewTypes(table, "pbm"),
-			actions:  map[string][]string{"pbm": {"urn:pbm"}},
-			sessions: true, headerSession: true,
-		},
+		"/pbm":     policies, // govmomi's client
+		"/pbm/sdk": policies, // VMware's own
 		"/vslm/sdk": {
 			types:    schema.NewTypes(table, "vslm"),
 			actions:  map[string][]string{"vslm": {"urn:vslm"}},

@@ -13,9 +13,12 @@ import (
 type Config struct {
 	Profile *profile.Profile
 
-	// HasSession tells whether a key, as it stands in the session cookie, belongs to a login that is still valid.
+	// HasSession tells whether the value of a session cookie belongs to a login that is still valid.
 	// Without it the session is left to the handler behind.
-	HasSession func(key string) bool
+	HasSession func(cookie string) bool
+
+	// ShutOut tells whether the endpoint at a path does not know a session that others know; nil: none does.
+	ShutOut func(path, cookie string) bool
 
 	// RefuseNewerVersion refuses a SOAPAction whose version is newer than the release. vCenter takes such a request
 	// as one of its own newest version: clients with a version of 6.0 and more in their SOAPAction worked with 5.1
@@ -80,19 +83,8 @@ func (g *gate) check(s *service, r *http.Request, body []byte) ([]byte, *refusal
 	if refused != nil {
 		return nil, refused
 	}
-	if !g.admits(s, r, call) {
-		return nil, notAuthenticated(call.this)
+	if !g.admits(s, r, call, body) {
+		return nil, s.unauthenticated(call.this)
 	}
 	return call.typed(body), nil
-}
-
-// admits tells whether a call has the session it needs.
-func (g *gate) admits(s *service, r *http.Request, call *call) bool {
-	if g.hasSession == nil || !s.sessions || !needsSession(g.table, call.method.Name) {
-		return true
-	}
-	if cookie, err := r.Cookie(sessionCookie); err == nil && g.hasSession(cookie.Value) {
-		return true
-	}
-	return s.headerSession && call.session != "" && g.hasSession(call.session)
 }

@@ -19,10 +19,12 @@ const (
 	KindReset    = "reset"    // resets the connection before answering
 	KindHang     = "hang"     // does the work and never answers
 	KindTruncate = "truncate" // promises the whole answer, sends the first half and closes the connection
+
+	KindUnauthenticated = "unauthenticated" // answers as REST does without a session, with the status of the rule
 )
 
 // Kinds lists what an HTTP rule may do.
-var Kinds = []string{KindStatus, KindReset, KindHang, KindTruncate}
+var Kinds = []string{KindStatus, KindReset, KindHang, KindTruncate, KindUnauthenticated}
 
 // HTTPRule breaks requests below the level of the API.
 type HTTPRule struct {
@@ -51,12 +53,14 @@ func (t *Traffic) HTTP(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		answer := &counted{ResponseWriter: w}
 		switch rule := t.matchHTTP(r); {
-		case t.isDown():
-			unavailable(answer, http.StatusServiceUnavailable)
+		case t.isDown(r.URL.Path):
+			Unavailable(answer, http.StatusServiceUnavailable)
 		case rule == nil:
 			next.ServeHTTP(answer, r)
 		case rule.Kind == KindStatus:
-			unavailable(answer, rule.Status)
+			Unavailable(answer, rule.Status)
+		case rule.Kind == KindUnauthenticated:
+			unauthenticated(answer, r.URL.Path, rule.Status)
 		case rule.Kind == KindReset:
 			reset(w)
 		case rule.Kind == KindHang:
@@ -74,10 +78,15 @@ func (t *Traffic) HTTP(next http.Handler) http.Handler {
 	})
 }
 
-func (t *Traffic) isDown() bool {
+func (t *Traffic) isDown(path string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return time.Now().Before(t.down)
+	for prefix, until := range t.down {
+		if strings.HasPrefix(path, prefix) && time.Now().Before(until) {
+			return true
+		}
+	}
+	return false
 }
 
 func (t *Traffic) matchHTTP(r *http.Request) *HTTPRule {
@@ -138,7 +147,20 @@ func (t *Traffic) untilGone(r *http.Request) {
 	}
 }
 
-func unavailable(w http.ResponseWriter, status int) {
+// unauthenticated is how REST refuses a request without a session, under the status that the rule names.
+func unauthenticated(w http.ResponseWriter, path string, status int) {
+	const messages = `[{"args":[],"default_message":"Authentication required.","id":"com.vmware.vapi.endpoint.method.authentication.required"}]`
+	body := `{"type":"com.vmware.vapi.std.errors.unauthenticated","value":{"messages":` + messages + `}}`
+	if strings.HasPrefix(path, "/api/") {
+		body = `{"error_type":"UNAUTHENTICATED","messages":` + messages + `}`
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = io.WriteString(w, body)
+}
+
+// Unavailable is a page of the proxy in front of the services.
+func Unavailable(w http.ResponseWriter, status int) {
 	w.Header().Set("Content-Type", "text/html")
 	w.WriteHeader(status)
 	_, _ = io.WriteString(w, "<html><body><h1>"+strconv.Itoa(status)+" "+http.StatusText(status)+"</h1></body></html>\n")

@@ -42,7 +42,7 @@ func answerPanics(next http.Handler) http.Handler {
 			if strings.Contains(r.Header.Get("Content-Type"), "xml") {
 				systemError(answer, fmt.Sprint(problem))
 			} else {
-				unavailable(answer, http.StatusInternalServerError)
+				Unavailable(answer, http.StatusInternalServerError)
 			}
 		}()
 		next.ServeHTTP(answer, r.WithContext(context.WithValue(r.Context(), callKey{}, call)))

@@ -69,8 +69,13 @@ func (w *taskWatcher) PutObject(_ *simulator.Context, object mo.Reference) {
 			_, _ = work(task)
 			return nil, fault
 		}
-	case AtResult:
-		task.Execute = func(*simulator.Task) (types.AnyType, types.BaseMethodFault) { return VolumeFault(fault), nil }
+	case AtResult, AtResultDone:
+		task.Execute = func(task *simulator.Task) (types.AnyType, types.BaseMethodFault) {
+			if rule.At == AtResultDone {
+				_, _ = work(task)
+			}
+			return VolumeFault(fault), nil
+		}
 	case AtNever:
 		task.Execute = func(task *simulator.Task) (types.AnyType, types.BaseMethodFault) {
 			result, err := work(task)
@@ -163,9 +168,20 @@ func hang(ctx *simulator.Context, entity types.ManagedObjectReference, stop <-ch
 	runtime.Goexit()
 }
 
+// FailTask lets the task of a call fail without any work.
+func (t *Traffic) FailTask(ctx *simulator.Context, m *simulator.Method, fault types.BaseMethodFault) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.expectTask(&CallRule{At: AtTask, made: fault}, m, ctx)
+}
+
 // VolumeFault is the result of a CNS task that succeeded without its volume.
 func VolumeFault(fault types.BaseMethodFault) types.AnyType {
+	text := Text(fault)
+	if _, own := fault.(*cnstypes.CnsFault); own {
+		text = "CnsFault error: " + text
+	}
 	return cnstypes.CnsVolumeOperationBatchResult{VolumeResults: []cnstypes.BaseCnsVolumeOperationResult{
-		&cnstypes.CnsVolumeOperationResult{Fault: &types.LocalizedMethodFault{Fault: fault, LocalizedMessage: Text(fault)}},
+		&cnstypes.CnsVolumeOperationResult{Fault: &types.LocalizedMethodFault{Fault: fault, LocalizedMessage: text}},
 	}}
 }

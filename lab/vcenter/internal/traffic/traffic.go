@@ -24,7 +24,7 @@ type Traffic struct {
 	http    []*HTTPRule
 	counts  map[Call]int
 	paths   map[Request]int
-	down    time.Time // until then every request gets 503
+	down    map[string]time.Time // until then every request gets 503 whose path begins so
 	pending []pendingTask
 	stop    chan struct{} // closed when hung requests and tasks must end
 	closed  bool
@@ -45,7 +45,7 @@ type Request struct {
 
 // New has no rules yet.
 func New() *Traffic {
-	return &Traffic{counts: map[Call]int{}, paths: map[Request]int{}, stop: make(chan struct{})}
+	return &Traffic{counts: map[Call]int{}, paths: map[Request]int{}, down: map[string]time.Time{}, stop: make(chan struct{})}
 }
 
 // Check counts a decoded call and applies the rules to it: it waits, and returns the fault that the call must get.
@@ -64,9 +64,7 @@ func (t *Traffic) Check(ctx *simulator.Context, m *simulator.Method) types.BaseM
 // CheckUser is Check for services that have sessions of their own.
 func (t *Traffic) CheckUser(ctx *simulator.Context, user string, m *simulator.Method) types.BaseMethodFault {
 	wait, rule := t.match(ctx, m, UserName(user))
-	if wait > 0 {
-		t.sleep(wait)
-	}
+	t.Pause(wait)
 	if rule != nil && rule.At == AtCall {
 		return rule.fault()
 	}
@@ -103,17 +101,36 @@ func (t *Traffic) match(ctx *simulator.Context, m *simulator.Method, user string
 	return wait, hit
 }
 
-// sleep waits, but not longer than the vCenter lives or until it restarts.
-func (t *Traffic) sleep(wait time.Duration) {
+// Pause waits, but not longer than the vCenter lives or until it restarts.
+func (t *Traffic) Pause(wait time.Duration) {
+	if wait > 0 {
+		t.Pauses()(wait)
+	}
+}
+
+// Pauses gives a Pause for several waits that all end with the first restart from now on. It tells whether all the time
+// went by.
+func (t *Traffic) Pauses() func(time.Duration) bool {
 	t.mu.Lock()
 	stop := t.stop
 	t.mu.Unlock()
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-stop:
+	return func(wait time.Duration) bool {
+		timer := time.NewTimer(wait)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+			return true
+		case <-stop:
+			return false
+		}
 	}
+}
+
+// Closed tells whether the vCenter is gone.
+func (t *Traffic) Closed() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.closed
 }
 
 // Note counts a call that is not SOAP and applies the delays to it. Faults are not for it: they are SOAP's.
@@ -130,9 +147,7 @@ func (t *Traffic) Note(user, name string) {
 	}
 	t.dropSpent()
 	t.mu.Unlock()
-	if wait > 0 {
-		t.sleep(wait)
-	}
+	t.Pause(wait)
 }
 
 // UserName writes a user the way descriptions do, name@domain in small letters, also one given as DOMAIN\name.
@@ -201,8 +216,15 @@ func (t *Traffic) Interrupt(down time.Duration) {
 	}
 	close(t.stop)
 	t.stop = make(chan struct{})
-	t.down = time.Now().Add(down)
+	t.down["/"] = time.Now().Add(down)
 	t.pending = nil
+}
+
+// Down answers 503 to requests whose path begins so, for the given time; 0 ends that.
+func (t *Traffic) Down(path string, down time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.down[path] = time.Now().Add(down)
 }
 
 // Close ends everything that hangs, for good.

@@ -55,6 +55,9 @@ func TestFaultsAreMadeFromNameAndFields(t *testing.T) {
 		{"Folder", ``, "vSphere has no type"},
 		{"GuestInfo", ``, "is no fault"},
 		{"NoPermission", `{"nonsense":1}`, "fields: unknown field"},
+		{"CnsFault", `{"reason":"a","faultCause":{"fault":{"_typeName":"SystemError","reason":"b"},"localizedMessage":"c"}}`, ""},
+		{"CnsFault", `{"faultCause":{"fault":{"_typeName":"SystemError","nonsense":"b"},"localizedMessage":"c"}}`, "fields: unknown field"},
+		{"CnsFault", `{"faultCause":{"fault":{"_typeName":"Nonsense"},"localizedMessage":"c"}}`, "no type"},
 		{"NoPermission", `{"privilegeId":1}`, "fields: "},
 		{"NoPermission", `{`, "fields: "},
 	} {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/vmware/govmomi"
 	"github.com/vmware/govmomi/object"
+	"github.com/vmware/govmomi/simulator"
 	"github.com/vmware/govmomi/vim25/methods"
 	"github.com/vmware/govmomi/vim25/mo"
 	"github.com/vmware/govmomi/vim25/types"
@@ -218,5 +219,79 @@ func TestACollectorIsReadInBothDirections(t *testing.T) {
 	var read mo.TaskHistoryCollector
 	if err := client.RetrieveOne(ctx, collector, []string{"latestPage"}, &read); err != nil || !slices.Equal(names(read.LatestPage), []string{"old-vm"}) {
 		t.Errorf("the latest page: %v %v", names(read.LatestPage), err)
+	}
+}
+
+func TestTheLatestPageIsToldForNewTasksAndTheirStates(t *testing.T) {
+	vc := start(t, defaultWorld(t), Options{})
+	client := login(t, vc.URL)
+	made, err := methods.CreateCollectorForTasks(context.Background(), client, &types.CreateCollectorForTasks{This: *client.ServiceContent.TaskManager})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := follow(t, client, made.Returnval, "latestPage")
+	states := func(told map[string]any) string {
+		page, _ := told["latestPage"].(types.ArrayOfTaskInfo)
+		if len(page.TaskInfo) == 0 {
+			return "none"
+		}
+		return string(page.TaskInfo[0].State)
+	}
+	if got := states(f.told(true)); got != "none" {
+		t.Fatalf("the page begins with %s", got)
+	}
+	started, proceed := make(chan struct{}), make(chan struct{})
+	vm, err := vc.Inventory.FindVM("vm", "node-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	task := simulator.CreateTask(vm, "test", func(*simulator.Task) (types.AnyType, types.BaseMethodFault) {
+		close(started)
+		<-proceed
+		return nil, nil
+	})
+	task.Run(vc.ownContext())
+	<-started
+	if got := states(f.told(true)); got != "running" {
+		t.Fatalf("a new task is told as %s", got)
+	}
+	vc.Vim.AtomicUpdate(vc.ownContext(), task, []types.PropertyChange{{Name: "info.progress", Val: int32(50)}})
+	if told := f.told(false); len(told) != 0 {
+		t.Errorf("progress is told: %v", told)
+	}
+	close(proceed)
+	if got := states(f.told(true)); got != "success" {
+		t.Errorf("its end is told as %s", got)
+	}
+}
+
+func TestACollectorIsToldOnlyOfWhatItsFilterLetsThrough(t *testing.T) {
+	vc := start(t, defaultWorld(t), Options{})
+	client := login(t, vc.URL)
+	collector, err := collect(t, client, nil) // of tasks that ended well
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := follow(t, client, collector, "latestPage")
+	f.told(true)
+	vm, err := vc.Inventory.FindVM("vm", "node-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	failing := simulator.CreateTask(vm, "test", func(*simulator.Task) (types.AnyType, types.BaseMethodFault) {
+		return nil, new(types.InvalidState)
+	})
+	failing.RunBlocking(vc.ownContext())
+	if told := f.told(false); len(told) != 0 {
+		t.Errorf("a task that failed is told: %v", told)
+	}
+	if _, err := methods.DestroyCollector(f.ctx, client, &types.DestroyCollector{This: collector}); err != nil {
+		t.Fatal(err)
+	}
+	if err := vc.Inventory.Unregister(vm); err != nil {
+		t.Fatal(err)
+	}
+	if told := f.told(false); len(told) != 0 {
+		t.Errorf("a collector that is gone is told: %v", told)
 	}
 }

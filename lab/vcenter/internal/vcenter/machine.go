@@ -16,8 +16,29 @@ func onMachine(m *simulator.Method) bool {
 	switch m.Name {
 	case "AttachDisk_Task", "DetachDisk_Task", "MigrateVM_Task", "UnregisterVM":
 		return true
+	case "RelocateVM_Task":
+		req, ok := m.Body.(*types.RelocateVM_Task)
+		return ok && movesStorage(&req.Spec)
 	}
 	return false
+}
+
+// exclusive names the tasks that need a VM for themselves. Others, such as a clone, run beside them.
+func exclusive(method string) bool {
+	switch method {
+	case "ReconfigVM_Task", "PowerOnVM_Task", "PowerOffVM_Task", "ResetVM_Task", "SuspendVM_Task", "MigrateVM_Task", "RelocateVM_Task",
+		"CreateSnapshot_Task", "CreateSnapshotEx_Task", "RemoveAllSnapshots_Task", "RevertToCurrentSnapshot_Task", "Destroy_Task",
+		"UpgradeVM_Task", "ConsolidateVMDisks_Task":
+		return true
+	}
+	return false
+}
+
+// refuseBusy lets tasks on a busy VM fail.
+func (v *VCenter) refuseBusy(ctx *simulator.Context, m *simulator.Method) {
+	if m.This.Type == "VirtualMachine" && exclusive(m.Name) && v.services.cns.Busy(m.This) {
+		v.Traffic.FailTask(ctx, m, &types.TaskInProgress{Task: m.This})
+	}
 }
 
 // AttachDiskTask puts a first-class disk on a VM.
@@ -66,6 +87,94 @@ func (s *standIn) MigrateVMTask(ctx *simulator.Context, req *types.MigrateVM_Tas
 	return body
 }
 
+// movesStorage tells a relocation that is a storage vMotion. The library notes the new datastore and leaves all files.
+func movesStorage(spec *types.VirtualMachineRelocateSpec) bool {
+	return (spec.Datastore != nil || len(spec.Disk) > 0) && spec.Folder == nil && len(spec.DeviceChange) == 0 && spec.Service == nil
+}
+
+// RelocateVMTask is a storage vMotion asked for by a client, perhaps to another host at the same time.
+func (s *standIn) RelocateVMTask(ctx *simulator.Context, req *types.RelocateVM_Task) soap.HasFault {
+	body := new(methods.RelocateVM_TaskBody)
+	vm, ok := s.vim.Get(req.This).(*simulator.VirtualMachine)
+	if !ok {
+		body.Fault_ = simulator.Fault("", &types.ManagedObjectNotFound{Obj: req.This})
+		return body
+	}
+	task := simulator.CreateTask(vm, "relocate", func(*simulator.Task) (types.AnyType, types.BaseMethodFault) {
+		free := ctx.Map.AcquireLock(ctx, vm.Self) // see MigrateVMTask
+		free()
+		free()
+		defer ctx.Map.AcquireLock(ctx, vm.Self)
+		return nil, s.relocate(vm, &req.Spec)
+	})
+	task.Info.Name = "RelocateVM_Task"
+	body.Res = &types.RelocateVM_TaskResponse{Returnval: task.Run(ctx)}
+	return body
+}
+
+func (s *standIn) relocate(vm *simulator.VirtualMachine, spec *types.VirtualMachineRelocateSpec) types.BaseMethodFault {
+	find := func(ref types.ManagedObjectReference) (*simulator.Datastore, types.BaseMethodFault) {
+		store, ok := s.vim.Get(ref).(*simulator.Datastore)
+		if !ok {
+			return nil, &types.ManagedObjectNotFound{Obj: ref}
+		}
+		return store, nil
+	}
+	if spec.Host != nil {
+		if fault := s.migrate(vm, &types.MigrateVM_Task{This: vm.Self, Pool: spec.Pool, Host: spec.Host}); fault != nil {
+			return fault
+		}
+	}
+	home, lie := s.storage(vm)
+	if spec.Datastore != nil {
+		home, lie = *spec.Datastore, map[int32]types.ManagedObjectReference{}
+	}
+	for _, locator := range spec.Disk {
+		lie[locator.DiskId] = locator.Datastore
+	}
+	store, fault := find(home)
+	if fault != nil {
+		return fault
+	}
+	disks := map[int32]*simulator.Datastore{}
+	for key, ref := range lie {
+		if disks[key], fault = find(ref); fault != nil {
+			return fault
+		}
+	}
+	if err := s.site.MoveStorage(vm, store, disks); err != nil {
+		return &types.MigrationFault{}
+	}
+	return nil
+}
+
+// storage tells where the files of a VM lie, and by device key where its disks do.
+func (s *standIn) storage(vm *simulator.VirtualMachine) (home types.ManagedObjectReference, disks map[int32]types.ManagedObjectReference) {
+	disks = map[int32]types.ManagedObjectReference{}
+	var stores []types.ManagedObjectReference
+	name := ""
+	s.vim.WithLock(s.ownContext(), vm, func() {
+		stores = slices.Clone(vm.Datastore)
+		name, _, _ = strings.Cut(strings.TrimPrefix(vm.Config.Files.VmPathName, "["), "]")
+		for _, device := range vm.Config.Hardware.Device {
+			backing, ok := device.GetVirtualDevice().Backing.(types.BaseVirtualDeviceFileBackingInfo)
+			if disk, is := device.(*types.VirtualDisk); ok && is && backing.GetVirtualDeviceFileBackingInfo().Datastore != nil {
+				disks[disk.Key] = *backing.GetVirtualDeviceFileBackingInfo().Datastore
+			}
+		}
+	})
+	for _, ref := range stores {
+		if store, ok := s.vim.Get(ref).(*simulator.Datastore); ok && s.site.Name(store) == name {
+			home = ref
+		}
+	}
+	return home, disks
+}
+
+func (s *standIn) ownContext() *simulator.Context {
+	return &simulator.Context{Context: context.Background(), Map: s.vim}
+}
+
 func (s *standIn) migrate(vm *simulator.VirtualMachine, req *types.MigrateVM_Task) types.BaseMethodFault {
 	if req.Host == nil {
 		return &types.InvalidArgument{InvalidProperty: "host"}
@@ -76,7 +185,7 @@ func (s *standIn) migrate(vm *simulator.VirtualMachine, req *types.MigrateVM_Tas
 	}
 	var power types.VirtualMachinePowerState
 	var target types.HostRuntimeInfo
-	own := &simulator.Context{Context: context.Background(), Map: s.vim}
+	own := s.ownContext()
 	s.vim.WithLock(own, vm, func() { power = vm.Runtime.PowerState })
 	s.vim.WithLock(own, host, func() { target = host.Runtime })
 	switch {

@@ -1,11 +1,13 @@
 package vcenter
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
+	"time"
 
 	lookup "github.com/vmware/govmomi/lookup/simulator"
 	"github.com/vmware/govmomi/simulator"
@@ -60,6 +62,11 @@ func (v *VCenter) install(home string) error {
 		Sees: func(user string, ref types.ManagedObjectReference) bool {
 			return v.services.access.Allowed(user, ref, "System.View")
 		},
+		ReadsRoot: func(user string) bool {
+			return v.services.access.Allowed(user, v.services.access.Root(), "System.Read")
+		},
+		Open:        v.hasSession,
+		Assumptions: v.Assumed,
 	})
 	v.services.vsan = v.newClusterConfigSystem()
 	if err := v.installVolumes(home); err != nil {
@@ -70,20 +77,25 @@ func (v *VCenter) install(home string) error {
 	v.Service.RegisterSDK(directory)
 	for _, registry := range append(v.services.cns.Registries(), v.Vim, v.services.policies.Registry(), directory) {
 		registry.Handler = v.handle
+		v.cookies.read(registry)
 	}
 	return nil
 }
 
 func (v *VCenter) installTagging() error {
 	v.services.rest = rest.Install(v.Service, v.Vim, rest.Config{
-		Release: v.Profile,
-		Access:  v.services.access,
+		Release:    v.Profile,
+		Access:     restAccess{v.services.access, v},
+		Now:        v.Clock.Now,
+		Idle:       func() time.Duration { return time.Duration(assume.RESTIdleMinutes.In(v.Assumed)) * time.Minute },
+		MaxPerUser: func() int { return v.Limits().RESTSessions },
 		Before: func(user, verb, path, action string, _ http.ResponseWriter) bool {
 			name := verb + " " + path
 			if action != "" {
 				name += "?action=" + action
 			}
 			v.Traffic.Note(user, name)
+			v.lingerREST(verb, path)
 			return false
 		},
 	})
@@ -109,7 +121,9 @@ func (v *VCenter) installPolicies() error {
 }
 
 func (v *VCenter) installAccess() error {
-	cfg := authz.Config{Release: v.Profile, Directory: directory.Config{Now: v.Clock.Now}}
+	cfg := authz.Config{
+		Release: v.Profile, Assumptions: v.Assumed, Reads: v.Inventory, Directory: directory.Config{Now: v.Clock.Now},
+	}
 	for _, role := range v.World.Roles {
 		cfg.Roles = append(cfg.Roles, authz.Role{Name: role.Name, Privileges: role.Privileges})
 	}
@@ -129,6 +143,7 @@ func (v *VCenter) installAccess() error {
 	}
 	cfg.SSO = sso.Config{
 		Before: func(user string, m *simulator.Method) types.BaseMethodFault {
+			v.linger(&simulator.Context{Context: context.Background()}, m)
 			return v.Traffic.CheckUser(new(simulator.Context), user, m)
 		},
 		Certificates: func() []string { return []string{v.Vim.SessionManager().TLSCert()} },
@@ -139,15 +154,15 @@ func (v *VCenter) installAccess() error {
 }
 
 func (v *VCenter) installVolumes(home string) error {
-	assumptions, err := assume.Default().With(v.World.Assumptions)
-	if err != nil {
-		return fmt.Errorf("assumptions: %w", err)
-	}
+	var err error
 	cfg := cns.Config{
-		Profile: v.Profile, Assumptions: assumptions, Policies: v.services.policies, Clock: v.Clock.Now, Fate: v.fate,
+		Profile: v.Profile, Assumptions: v.Assumed, Policies: v.services.policies, Clock: v.Clock.Now, Fate: v.fate,
 		Tags: v.services.rest,
 		MayPlace: func(user string, datastore types.ManagedObjectReference) bool {
 			return v.services.access.Allowed(user, datastore, "Datastore.FileManagement")
+		},
+		Sees: func(user string, datastore types.ManagedObjectReference) bool {
+			return v.services.access.Allowed(user, datastore, "System.View")
 		},
 		FileService: v.services.vsan.servesFiles,
 	}
@@ -174,30 +189,57 @@ func (v *VCenter) installVolumes(home string) error {
 	return nil
 }
 
-// fate lets the rules decide about the tasks of CNS, which are not the simulator's.
+// fate lets the rules and the latency decide about the tasks of CNS, which are not the simulator's.
 func (v *VCenter) fate(ctx *simulator.Context, _ string) cns.Fate {
+	fate := v.ruled(ctx)
+	if takes := v.taskTime(ctx.Context, time.Now()); takes > 0 {
+		pause := v.Traffic.Pauses() // from now on: a restart must not miss a task that has just begun
+		fate.Wait = func(task *simulator.Task) bool { return v.work(task, takes, pause) }
+	}
+	return fate
+}
+
+func (v *VCenter) ruled(ctx *simulator.Context) cns.Fate {
 	fate, ok := v.Traffic.Claim(ctx)
 	if !ok {
 		return cns.Fate{}
 	}
 	switch fate.At {
+	case traffic.AtHalf:
+		return cns.Fate{Half: true, Fault: fate.Fault}
+	case traffic.AtHold:
+		return cns.Fate{Hold: true}
+	case traffic.AtLate:
+		return cns.Fate{Late: true, Fault: fate.Fault}
+	case traffic.AtGone:
+		return cns.Fate{Gone: true}
 	case traffic.AtTask:
 		return cns.Fate{SkipWork: true, Fault: fate.Fault}
 	case traffic.AtTaskDone:
 		return cns.Fate{Fault: fate.Fault}
 	case traffic.AtResult:
-		return cns.Fate{SkipWork: true, Result: traffic.VolumeFault(fate.Fault)}
+		return cns.Fate{SkipWork: true, Result: cns.VolumeFault(fate.Fault)}
+	case traffic.AtResultDone:
+		return cns.Fate{Blame: fate.Fault}
 	}
 	return cns.Fate{Hang: true}
 }
 
 // protect puts the checks in front of the endpoints that look at whole requests.
 func (v *VCenter) protect(next http.Handler) (http.Handler, error) {
-	guard, err := strict.New(strict.Config{Profile: v.Profile, HasSession: v.hasSession})
+	guard, err := strict.New(strict.Config{
+		Profile:    v.Profile,
+		HasSession: func(cookie string) bool { return v.hasSession(v.cookies.key(cookie)) },
+		ShutOut:    func(path, cookie string) bool { return v.isHalfDead(path, v.cookies.key(cookie)) },
+	})
 	if err != nil {
 		return nil, err
 	}
-	return guard(v.services.cns.Correct(next)), nil
+	named, err := nameMissing(v.services.cns.Correct(next))
+	if err != nil {
+		return nil, err
+	}
+	return v.cookies.write(v.limitSessions(guard(named))), nil
 }
 
 // expireAll ends the sessions outside SOAP and tells how many there were.
@@ -209,6 +251,7 @@ func (s *services) expireAll() int {
 }
 
 func (s *services) close() error {
+	s.cns.Abandon(cns.None)
 	if s.disks == nil {
 		return nil
 	}

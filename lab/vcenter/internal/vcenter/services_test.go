@@ -72,10 +72,12 @@ func result(t *testing.T, task *object.Task, err error) cnstypes.BaseCnsVolumeOp
 	return one
 }
 
-func createSpec(name, policy string) []cnstypes.CnsVolumeCreateSpec {
+// createSpec is a request for a volume on one of two datastores that the driver's user may use.
+func createSpec(vc *VCenter, name, policy string) []cnstypes.CnsVolumeCreateSpec {
 	return []cnstypes.CnsVolumeCreateSpec{{
 		Name:       name,
 		VolumeType: string(cnstypes.CnsVolumeTypeBlock),
+		Datastores: []types.ManagedObjectReference{*vc.Inventory.At("/dc-1/datastore/shared-1"), *vc.Inventory.At("/dc-1/datastore/vsan-1")},
 		Metadata: cnstypes.CnsVolumeMetadata{ContainerCluster: cnstypes.CnsContainerCluster{
 			ClusterType: "KUBERNETES", ClusterId: "cluster", VSphereUser: csiUser, ClusterFlavor: "VANILLA",
 		}},
@@ -92,7 +94,7 @@ func TestTheDescribedCSIUserCanDoWhatTheDriverDoes(t *testing.T) {
 	ctx := context.Background()
 	cns := volumes(t, client)
 
-	task, err := cns.CreateVolume(ctx, createSpec("pvc-1", gold))
+	task, err := cns.CreateVolume(ctx, createSpec(vc, "pvc-1", gold))
 	created := result(t, task, err).GetCnsVolumeOperationResult()
 	if created.Fault != nil {
 		t.Fatalf("create: %T %s", created.Fault.Fault, created.Fault.LocalizedMessage)
@@ -126,7 +128,7 @@ func TestTheDescribedCSIUserCanDoWhatTheDriverDoes(t *testing.T) {
 
 func TestAPolicyWithoutDatastoresTakesNoVolume(t *testing.T) {
 	vc := start(t, defaultWorld(t), Options{})
-	task, err := volumes(t, loginAs(t, vc, csiUser, csiPassword)).CreateVolume(context.Background(), createSpec("pvc-1", nowhere))
+	task, err := volumes(t, loginAs(t, vc, csiUser, csiPassword)).CreateVolume(context.Background(), createSpec(vc, "pvc-1", nowhere))
 	if created := result(t, task, err).GetCnsVolumeOperationResult(); created.Fault == nil {
 		t.Error("the volume was made")
 	}
@@ -283,6 +285,20 @@ func TestClustersSayWhetherTheyServeFiles(t *testing.T) {
 	}
 }
 
+func TestAReleaseWithoutTheFileServiceDoesNotNameIt(t *testing.T) {
+	w := defaultWorld(t)
+	w.Release = "6.7U3"
+	vc := start(t, w, Options{})
+	client, err := vsan.NewClient(context.Background(), login(t, vc.URL).Client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := client.VsanClusterGetConfig(context.Background(), *vc.Inventory.At("/dc-1/host/cluster-1"))
+	if err != nil || !*config.Enabled || config.FileServiceConfig != nil {
+		t.Errorf("got %+v, %v", config, err)
+	}
+}
+
 func TestAnAttachedDiskAppearsOnTheLabNode(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("not root: loop devices and links on nodes were not tested")
@@ -297,7 +313,7 @@ func TestAnAttachedDiskAppearsOnTheLabNode(t *testing.T) {
 	client := login(t, vc.URL)
 	ctx := context.Background()
 	cns := volumes(t, client)
-	spec := createSpec("pvc-1", gold)
+	spec := createSpec(vc, "pvc-1", gold)
 	spec[0].Metadata.ContainerCluster.VSphereUser = admin
 	task, err := cns.CreateVolume(ctx, spec)
 	created := result(t, task, err).GetCnsVolumeOperationResult()
@@ -335,7 +351,7 @@ func TestVolumesCanBeMadeOnEveryRelease(t *testing.T) {
 				t.Fatal(err)
 			}
 			cns := volumes(t, client)
-			task, err := cns.CreateVolume(ctx, createSpec("pvc-1", gold))
+			task, err := cns.CreateVolume(ctx, createSpec(vc, "pvc-1", gold))
 			created := result(t, task, err).GetCnsVolumeOperationResult()
 			if created.Fault != nil {
 				t.Fatalf("create: %T %s", created.Fault.Fault, created.Fault.LocalizedMessage)

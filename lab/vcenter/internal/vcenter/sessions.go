@@ -10,6 +10,8 @@ import (
 	"github.com/vmware/govmomi/vim25"
 	"github.com/vmware/govmomi/vim25/soap"
 	"github.com/vmware/govmomi/vim25/types"
+
+	"vsphere-drivers.example/lab/vcenter/internal/cns"
 )
 
 // noteSession remembers what belongs to a session: the simulator itself forgets it when a session is ended by others.
@@ -158,11 +160,16 @@ func (v *VCenter) cancelWaits() {
 	}
 }
 
-// Restart does what a restart of vCenter does to clients: connections break, sessions with their views and filters are
+// Restart is RestartDoing with all work done.
+func (v *VCenter) Restart(down time.Duration) { v.RestartDoing(down, cns.Whole) }
+
+// RestartDoing does what a restart of vCenter does to clients: connections break, sessions with their views and filters are
 // gone, and so are all tasks, also those that were running. Inventory, volumes, users and the port stay. For the given
-// time every request is answered with 503.
-func (v *VCenter) Restart(down time.Duration) {
+// time every request is answered with 503. Work of CNS that has not begun is done to the given extent.
+func (v *VCenter) RestartDoing(down time.Duration, extent cns.Extent) {
+	v.services.cns.Abandon(extent) // first: the end of all waits would let the work begin
 	v.Traffic.Interrupt(down)
+	v.Latency.Forget()
 	v.ExpireAll()
 	v.cancelWaits()
 	v.Inventory.ForgetTasks()

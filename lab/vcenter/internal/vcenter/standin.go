@@ -8,6 +8,7 @@ import (
 	"github.com/vmware/govmomi/vim25/soap"
 	"github.com/vmware/govmomi/vim25/types"
 
+	"vsphere-drivers.example/lab/vcenter/internal/authz"
 	"vsphere-drivers.example/lab/vcenter/internal/cns"
 	"vsphere-drivers.example/lab/vcenter/internal/history"
 	"vsphere-drivers.example/lab/vcenter/internal/inventory"
@@ -23,12 +24,13 @@ type standIn struct {
 	site  *inventory.Inventory
 	cns   *cns.Manager
 	tasks *history.Tasks
+	users *authz.Authz
 }
 
 var standInRef = types.ManagedObjectReference{Type: "SimulatorStandIn", Value: "stand-in"}
 
 func newStandIn(v *VCenter) *standIn {
-	return &standIn{mo.ServiceInstance{Self: standInRef}, v.Clock, v.Vim, v.Inventory, v.services.cns, v.services.tasks}
+	return &standIn{mo.ServiceInstance{Self: standInRef}, v.Clock, v.Vim, v.Inventory, v.services.cns, v.services.tasks, v.services.access}
 }
 
 // redirect sends a call to the stand-in where that is needed. The library looks the object up again after the hook, by
@@ -39,6 +41,7 @@ func (v *VCenter) redirect(ctx *simulator.Context, m *simulator.Method) mo.Refer
 	}
 	switch {
 	case m.Name == "CurrentTime" && m.This == vim25.ServiceInstance:
+	case ctx.Session == nil && (m.Name == "RetrieveProperties" || m.Name == "RetrievePropertiesEx" || m.Name == "Fetch"):
 	case m.Name == "CreateCollectorForTasks" && m.This.Type == "TaskManager":
 	case m.Name == "RefreshDatastore" && m.This.Type == "Datastore":
 	case m.This.Type == "VirtualMachine" && v.Vim.Get(m.This) != nil && onMachine(m):
@@ -52,6 +55,31 @@ func (v *VCenter) redirect(ctx *simulator.Context, m *simulator.Method) mo.Refer
 // CurrentTime is vCenter's time, with its skew.
 func (s *standIn) CurrentTime(*types.CurrentTime) soap.HasFault {
 	return &methods.CurrentTimeBody{Res: &types.CurrentTimeResponse{Returnval: s.clock.Now()}}
+}
+
+// RetrieveProperties answers who has no session. Strict mode lets one read through, of the current session: it is unset.
+func (s *standIn) RetrieveProperties(req *types.RetrieveProperties) soap.HasFault {
+	return &methods.RetrievePropertiesBody{Res: &types.RetrievePropertiesResponse{Returnval: withoutProperties(req.SpecSet)}}
+}
+
+// RetrievePropertiesEx is the same.
+func (s *standIn) RetrievePropertiesEx(req *types.RetrievePropertiesEx) soap.HasFault {
+	return &methods.RetrievePropertiesExBody{Res: &types.RetrievePropertiesExResponse{
+		Returnval: &types.RetrieveResult{Objects: withoutProperties(req.SpecSet)},
+	}}
+}
+
+// Fetch is the same for one property.
+func (s *standIn) Fetch(request any) soap.HasFault { return s.users.FetchWithoutSession(request) }
+
+func withoutProperties(specs []types.PropertyFilterSpec) []types.ObjectContent {
+	var objects []types.ObjectContent
+	for _, spec := range specs {
+		for _, o := range spec.ObjectSet {
+			objects = append(objects, types.ObjectContent{Obj: o.Obj})
+		}
+	}
+	return objects
 }
 
 // RefreshDatastore finds everything up to date. The library's would set capacity and free space to figures of its own.

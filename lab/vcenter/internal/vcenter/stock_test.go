@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -141,12 +142,32 @@ func TestPrivilegesAreCheckedByEveryService(t *testing.T) {
 	}
 
 	driver := loginAs(t, vc, csiUser, csiPassword)
-	create := createSpec("pvc", gold)
+	create := createSpec(vc, "pvc", gold)
 	create[0].Profile, create[0].Datastores = nil, []types.ManagedObjectReference{*vc.Inventory.At("/dc-1/datastore/nfs-1")}
-	_, err = volumes(t, driver).CreateVolume(ctx, create)
-	denied(t, "a datastore that is not the driver's", err, "Datastore.FileManagement")
+	task, err := volumes(t, driver).CreateVolume(ctx, create)
+	placed := result(t, task, err).(*cnstypes.CnsVolumeCreateResult).PlacementResults
+	if len(placed) != 1 || !strings.Contains(fmt.Sprintf("%T", placed[0].PlacementFaults[0].Fault), "CnsMissingPrivilegeFault") {
+		t.Errorf("a datastore that is not the driver's: %+v", placed)
+	}
 	if len(vc.CNS().Volumes()) != 0 {
 		t.Error("something was made all the same")
+	}
+}
+
+func TestOn67OneDatastoreWithoutPrivilegeFailsACreate(t *testing.T) {
+	w := defaultWorld(t)
+	w.Release = "6.7U3"
+	vc := start(t, w, Options{})
+	client := loginAs(t, vc, csiUser, csiPassword)
+	if err := client.UseServiceVersion("vsan"); err != nil {
+		t.Fatal(err)
+	}
+	create := createSpec(vc, "pvc", gold) // whose datastores the other one is not among
+	create[0].Datastores = append(create[0].Datastores, *vc.Inventory.At("/dc-1/datastore/nfs-1"))
+	_, err := volumes(t, client).CreateVolume(context.Background(), create)
+	denied(t, "a datastore that is not the driver's", err, "Datastore.FileManagement")
+	if got := err.Error(); got != "ServerFaultCode: NoPermission" {
+		t.Errorf("the text is %s", got)
 	}
 }
 
@@ -299,7 +320,7 @@ func TestADiskAttachedThroughVim25IsADevice(t *testing.T) {
 	vc := start(t, defaultWorld(t), Options{})
 	client := login(t, vc.URL)
 	ctx := context.Background()
-	spec := createSpec("pvc", gold)
+	spec := createSpec(vc, "pvc", gold)
 	spec[0].Metadata.ContainerCluster.VSphereUser = admin
 	task, err := volumes(t, client).CreateVolume(ctx, spec)
 	id := result(t, task, err).GetCnsVolumeOperationResult().VolumeId.Id

@@ -11,16 +11,21 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
 
+	cnsclient "github.com/vmware/govmomi/cns"
+	cnstypes "github.com/vmware/govmomi/cns/types"
 	"github.com/vmware/govmomi/simulator"
 	"github.com/vmware/govmomi/simulator/vpx"
 	"github.com/vmware/govmomi/vim25/mo"
 	"github.com/vmware/govmomi/vim25/types"
 
+	"vsphere-drivers.example/lab/vcenter/internal/assume"
 	"vsphere-drivers.example/lab/vcenter/internal/inventory"
+	"vsphere-drivers.example/lab/vcenter/internal/latency"
 	"vsphere-drivers.example/lab/vcenter/internal/profile"
 	"vsphere-drivers.example/lab/vcenter/internal/traffic"
 	"vsphere-drivers.example/lab/vcenter/internal/world"
@@ -43,8 +48,10 @@ type Options struct {
 type VCenter struct {
 	World     *world.World
 	Profile   *profile.Profile
+	Assumed   *assume.Settings
 	Inventory *inventory.Inventory
 	Traffic   *traffic.Traffic
+	Latency   *latency.Schedule
 	Clock     *Clock
 	Service   *simulator.Service
 	Vim       *simulator.Registry
@@ -53,12 +60,16 @@ type VCenter struct {
 	URL6 *url.URL // the same over IPv6; nil where that is not served
 
 	services    services
+	cookies     *cookies
 	certificate tls.Certificate
 	server      *http.Server
+	expiry      *expiry
 
 	mu          sync.Mutex
 	connections map[net.Conn]bool
 	sessions    map[string]*simulator.Registry // what each session made: collectors, filters, views
+	halfDead    map[string]bool                // sessions that services other than vim25 do not know
+	allowed     Limits
 }
 
 // Start builds the world and serves it. The vCenter is ready when Start returns.
@@ -67,9 +78,21 @@ func Start(w *world.World, options Options) (*VCenter, error) {
 	if err != nil {
 		return nil, err
 	}
+	assumed, err := assume.For(release)
+	if err != nil {
+		return nil, err
+	}
+	if err := assumed.Set(w.Assumptions); err != nil {
+		return nil, fmt.Errorf("assumptions: %w", err)
+	}
+	times, err := latency.Lookup(w.Latency)
+	if err != nil {
+		return nil, err
+	}
 	v := &VCenter{
-		World: w, Profile: release, Traffic: traffic.New(), Clock: new(Clock),
+		World: w, Profile: release, Assumed: assumed, Traffic: traffic.New(), Latency: latency.New(times), Clock: new(Clock),
 		connections: map[net.Conn]bool{}, sessions: map[string]*simulator.Registry{},
+		halfDead: map[string]bool{}, allowed: UsualLimits,
 	}
 	if options.Listen == "" {
 		options.Listen = "127.0.0.1:0"
@@ -100,6 +123,9 @@ func (v *VCenter) build(open []net.Listener, options Options) (http.Handler, err
 		hosts = append(hosts, at)
 	}
 	var err error
+	if v.cookies, err = newCookies(); err != nil {
+		return nil, err
+	}
 	if v.certificate, err = newCertificate(v.World.Name, hosts, options.Authority); err != nil {
 		return nil, fmt.Errorf("certificate: %w", err)
 	}
@@ -111,7 +137,7 @@ func (v *VCenter) build(open []net.Listener, options Options) (http.Handler, err
 	v.Service = simulator.New(ctx, instance)
 	v.Service.Listen = &url.URL{Scheme: "https", Host: v.URL.Host, Path: v.URL.Path, User: url.User("described")}
 	v.settings(options.Home)
-	if v.Inventory, err = inventory.Build(ctx, v.World, v.Profile); err != nil {
+	if v.Inventory, err = inventory.Build(ctx, v.World, v.Profile, v.Assumed); err != nil {
 		return nil, err
 	}
 	if err := v.datastoreDirectories(options.Home); err != nil {
@@ -120,9 +146,13 @@ func (v *VCenter) build(open []net.Listener, options Options) (http.Handler, err
 	v.Traffic.Resolve = v.Inventory.Named
 	v.Vim.AddHandler(v.Traffic.Tasks())
 	v.Vim.AddHandler(&diskUUIDFlag{})
+	v.expiry = newExpiry(v)
+	v.Vim.AddHandler(v.expiry)
 
 	v.Service.RegisterSDK(v.Vim, "/sdk/vimService")
-	v.serveVersions(v.Service.ServeMux)
+	if err := v.serveVersions(v.Service.ServeMux); err != nil {
+		return nil, err
+	}
 	v.Service.ServeMux.HandleFunc("/folder/", v.Service.ServeDatastore)
 	if err := v.install(options.Home); err != nil {
 		return nil, err
@@ -187,17 +217,32 @@ func (v *VCenter) handle(ctx *simulator.Context, m *simulator.Method) (mo.Refere
 		return nil, nil
 	}
 	v.noteSession(ctx)
+	v.expiry.sweep()
 	if crashes(m) {
 		return v.services.access.Refuse(ctx, m, new(types.NotSupported), "The operation is not supported on the object.")
 	}
+	if ctx.Map.Path == cnsclient.Path && ctx.Session != nil && ctx.Map.Get(m.This) == nil {
+		fault := &types.ManagedObjectNotFound{Obj: m.This}
+		return v.services.access.Refuse(ctx, m, fault, v.text(ctx, fault))
+	}
+	v.linger(ctx, m)
 	if fault := v.Traffic.Check(ctx, m); fault != nil {
-		return v.services.access.Refuse(ctx, m, fault, traffic.Text(fault))
+		return v.services.access.Refuse(ctx, m, fault, v.text(ctx, fault))
 	}
 	if object, fault := v.services.access.Handle(ctx, m); object != nil || fault != nil {
 		return object, fault
 	}
+	v.refuseBusy(ctx, m)
 	v.storeSettings(m)
 	return v.redirect(ctx, m), nil
+}
+
+// text is what a client shows for a fault. The vSAN endpoint has the bare name of its type, unless CNS itself made it.
+func (v *VCenter) text(ctx *simulator.Context, fault types.BaseMethodFault) string {
+	if _, own := fault.(cnstypes.BaseCnsFault); ctx.Map.Path == cnsclient.Path && !own {
+		return reflect.TypeOf(fault).Elem().Name()
+	}
+	return traffic.Text(fault)
 }
 
 // crashes names the calls that make the library panic: adding hosts of the newer releases, and destroying the root.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -85,6 +86,39 @@ func TestTenThousandVMsAreServed(t *testing.T) {
 	found, err := object.NewSearchIndex(client.Client).FindByUuid(ctx, nil, last.UUID, true, nil)
 	if err != nil || found == nil {
 		t.Errorf("FindByUuid: %v, %v", found, err)
+	}
+}
+
+func TestTheVersionsOfAReleaseHaveNoGaps(t *testing.T) {
+	for release, want := range map[string]map[string]string{
+		"6.7U3": {
+			"vimServiceVersions.xml":  "6.7.3 6.7.2 6.7.1 6.7 6.5 6.0 5.5 5.1 5.0 4.1 4.0",
+			"vsanServiceVersions.xml": "vSAN 6.7U3,6.8.7,vSAN 6.7U1,VMC M5,6.7,6.7.0,6.6.2,6.6.1,6.6",
+		},
+		"8.0U3": {
+			// As a vCenter of 8.0 lists them, in pyVmomi's fixture smart_connection.
+			"vimServiceVersions.xml": "8.0.3.0 8.0.2.0 8.0.1.0 8.0.0.2 8.0.0.1 8.0.0.0 7.0.3.2 7.0.3.1 7.0.3.0 7.0.2.1 7.0.2.0 7.0.1.1 7.0.1.0 " +
+				"7.0.0.2 7.0.0.0 6.9.1 6.8.7 6.7.3 6.7.2 6.7.1 6.7 6.5 6.0 5.5 5.1 5.0 4.1 4.0",
+			"vsanServiceVersions.xml": "8.0.3.0,8.0.0.4,8.0.0.3,8.0.0.2,8.0.0.1,7.4,vSAN 7.0U3,7.3,vSAN 7.0U2,vSAN 7.0U1,7.2,7.1,7.0," +
+				"vSAN 6.7U3,6.8.7,vSAN 6.7U1,VMC M5,6.7,6.7.0,6.6.2,6.6.1,6.6",
+		},
+	} {
+		w := defaultWorld(t)
+		w.Release = release
+		vc := start(t, w, Options{})
+		for file, versions := range want {
+			separator := " "
+			if strings.Contains(versions, ",") {
+				separator = ","
+			}
+			var got []string
+			for _, match := range regexp.MustCompile("<version>(.*?)</version>").FindAllStringSubmatch(get(t, vc, "/sdk/"+file), -1) {
+				got = append(got, match[1])
+			}
+			if strings.Join(got, separator) != versions {
+				t.Errorf("%s of %s:\ngot  %v\nwant %s", file, release, got, versions)
+			}
+		}
 	}
 }
 

@@ -3,11 +3,13 @@ package vcenter
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/vmware/govmomi/vim25/types"
 
 	"vsphere-drivers.example/lab/vcenter/internal/profile"
+	"vsphere-drivers.example/lab/vcenter/internal/strict/schema"
 )
 
 // about is what the release says about itself, with the UUID that tells two vCenters apart.
@@ -19,20 +21,16 @@ func about(base types.AboutInfo, p *profile.Profile, instanceUUID string) types.
 	return base
 }
 
-// versionFile answers with the versions of a namespace: the release's own first, then all older ones.
-func versionFile(namespace string, p *profile.Profile, version func(*profile.Profile) string, oldest ...string) http.HandlerFunc {
-	var older []string
-	for _, other := range profile.All {
-		if other.Rank < p.Rank {
-			older = append([]string{version(other)}, older...)
-		}
-	}
-	older = append(older, oldest...)
+// versionFile answers with the versions of a namespace: the release's own first, then all older ones. A client takes the
+// first one that it knows, so that a gap would make it fall back too far.
+func versionFile(namespace, version string, older []string) http.HandlerFunc {
 	var text strings.Builder
 	fmt.Fprintf(&text, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<namespaces version=\"1.0\"><namespace><name>urn:%s</name><version>%s</version><priorVersions>",
-		namespace, version(p))
+		namespace, version)
 	for _, prior := range older {
-		fmt.Fprintf(&text, "<version>%s</version>", prior)
+		if prior != version {
+			fmt.Fprintf(&text, "<version>%s</version>", prior)
+		}
 	}
 	text.WriteString("</priorVersions></namespace></namespaces>\n")
 	return func(w http.ResponseWriter, _ *http.Request) {
@@ -41,9 +39,16 @@ func versionFile(namespace string, p *profile.Profile, version func(*profile.Pro
 	}
 }
 
-func (v *VCenter) serveVersions(mux *http.ServeMux) {
-	mux.HandleFunc("/sdk/vimServiceVersions.xml", versionFile("vim25", v.Profile,
-		func(p *profile.Profile) string { return p.APIVersion }, "6.5", "6.0", "5.5"))
-	mux.HandleFunc("/sdk/vsanServiceVersions.xml", versionFile("vsan", v.Profile,
-		func(p *profile.Profile) string { return p.VSANVersion }, "6.7", "6.6"))
+func (v *VCenter) serveVersions(mux *http.ServeMux) error {
+	table, err := schema.Shared()
+	if err != nil {
+		return err
+	}
+	vim := table.Until(schema.Vim, v.Profile.APIVersion)
+	// vCenter 8.0 names 4.0 as the oldest (pyVmomi's fixture smart_connection).
+	vim = slices.DeleteFunc(vim, func(version string) bool { return schema.CompareDotted(version, "4.0") < 0 })
+	mux.HandleFunc("/sdk/vimServiceVersions.xml", versionFile("vim25", v.Profile.APIVersion, vim))
+	mux.HandleFunc("/sdk/vsanServiceVersions.xml",
+		versionFile("vsan", v.Profile.VSANVersion, table.Until(schema.VSAN, v.Profile.VSANVersion)))
+	return nil
 }

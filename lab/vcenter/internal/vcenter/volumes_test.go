@@ -45,8 +45,8 @@ func (d *driver) at(path string) types.ManagedObjectReference {
 }
 
 func (d *driver) spec(name, policy string, datastores ...string) []cnstypes.CnsVolumeCreateSpec {
-	spec := createSpec(name, policy)
-	spec[0].Metadata.ContainerCluster.VSphereUser = admin
+	spec := createSpec(d.vc, name, policy)
+	spec[0].Metadata.ContainerCluster.VSphereUser, spec[0].Datastores = admin, nil
 	for _, path := range datastores {
 		spec[0].Datastores = append(spec[0].Datastores, d.at(path))
 	}

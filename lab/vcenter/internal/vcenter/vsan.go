@@ -17,6 +17,7 @@ type clusterConfigSystem struct {
 	vim         *simulator.Registry
 	vsan, files map[types.ManagedObjectReference]bool // by cluster
 	stores      map[types.ManagedObjectReference]bool // vSAN datastores of clusters with file service
+	fileService bool                                  // the release knows it
 }
 
 // installVSAN serves the vSAN configuration at the path that CNS has too, so CNS must be there first.
@@ -31,7 +32,7 @@ func (v *VCenter) newClusterConfigSystem() *clusterConfigSystem {
 	s := &clusterConfigSystem{
 		ManagedObjectReference: vsan.VsanVcClusterConfigSystemInstance, vim: v.Vim,
 		vsan: map[types.ManagedObjectReference]bool{}, files: map[types.ManagedObjectReference]bool{},
-		stores: map[types.ManagedObjectReference]bool{},
+		stores: map[types.ManagedObjectReference]bool{}, fileService: v.Profile.AtLeast("7.0U3"),
 	}
 	for i := range v.World.Datacenters {
 		dc := &v.World.Datacenters[i]
@@ -61,13 +62,12 @@ func (v *VCenter) newClusterConfigSystem() *clusterConfigSystem {
 func (s *clusterConfigSystem) VsanClusterGetConfig(_ *simulator.Context, req *vsantypes.VsanClusterGetConfig) soap.HasFault {
 	body := new(methods.VsanClusterGetConfigBody)
 	if _, ok := s.vim.Get(req.Cluster).(*simulator.ClusterComputeResource); !ok {
-		body.Fault_ = simulator.Fault("The object has already been deleted or has not been completely created",
-			&types.ManagedObjectNotFound{Obj: req.Cluster})
+		body.Fault_ = simulator.Fault("ManagedObjectNotFound", &types.ManagedObjectNotFound{Obj: req.Cluster})
 		return body
 	}
 	config := vsantypes.VsanConfigInfoEx{}
 	config.Enabled = types.NewBool(s.vsan[req.Cluster])
-	if s.vsan[req.Cluster] {
+	if s.vsan[req.Cluster] && s.fileService {
 		config.FileServiceConfig = &vsantypes.VsanFileServiceConfig{Enabled: s.files[req.Cluster]}
 	}
 	body.Res = &vsantypes.VsanClusterGetConfigResponse{Returnval: config}

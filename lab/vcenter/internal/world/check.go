@@ -13,6 +13,7 @@ import (
 	"github.com/vmware/govmomi/simulator/esx"
 
 	"vsphere-drivers.example/lab/vcenter/internal/assume"
+	"vsphere-drivers.example/lab/vcenter/internal/latency"
 	"vsphere-drivers.example/lab/vcenter/internal/profile"
 )
 
@@ -59,9 +60,12 @@ func (c *checker) check() {
 	}
 	c.uuid("instance_uuid", w.InstanceUUID)
 	for name, value := range w.Assumptions {
-		if _, err := assume.Default().With(map[string]any{name: value}); err != nil {
+		if err := assume.Check(name, value); err != nil {
 			c.complain("assumptions."+name, "%s", err)
 		}
+	}
+	if _, err := latency.Lookup(w.Latency); err != nil {
+		c.complain("latency", "%s", err)
 	}
 	if len(w.Datacenters) == 0 && w.Generate.VMs == 0 {
 		c.complain("datacenters", "is missing; a vCenter needs at least one datacenter")

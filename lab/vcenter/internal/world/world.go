@@ -14,6 +14,7 @@ type World struct {
 	Release      string         `yaml:"release"`
 	InstanceUUID string         `yaml:"instance_uuid"`
 	Assumptions  map[string]any `yaml:"assumptions"`
+	Latency      string         `yaml:"latency"` // how long calls and tasks take: a profile's name
 
 	Roles       []Role       `yaml:"roles"`
 	Users       []User       `yaml:"users"`
@@ -140,6 +141,7 @@ type VM struct {
 	CPUs            int32  `yaml:"cpus"`
 	Memory          Size   `yaml:"memory"`
 	Disk            Size   `yaml:"disk"` // system disk
+	NVMe            bool   `yaml:"nvme"` // an NVMe controller beside the SCSI controller
 	Template        bool   `yaml:"template"`
 	Guest           Guest  `yaml:"guest"`
 	NICs            []NIC  `yaml:"nics"`

@@ -63,6 +63,10 @@ func TestMistakesAreReportedWithLineAndField(t *testing.T) {
 				`10: datacenters[0].vms[0].host: there is no host "esx-2" in this datacenter; did you mean "esx-1"?`,
 			},
 		},
+		"an unknown latency profile": {
+			"latency: slow\n" + small[1:],
+			[]string{`1: latency: latency profile "slow" is unknown; known are none, fast-lab, idle, loaded`},
+		},
 		"a list where a word belongs": {
 			"name: [a]\n" + small[1:],
 			[]string{"1: name: must be one word, not a list"},

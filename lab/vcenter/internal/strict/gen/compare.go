@@ -35,7 +35,8 @@ var simpleTypes = map[string]string{
 }
 
 // object compares one type or method and returns the marks that the differences need: ? for a field only govmomi
-// requires, + and a name for one that stands elsewhere or is missing.
+// requires, ! for one only pyVmomi requires, ~ for an array only govmomi has, + and a name for a field that stands
+// elsewhere or is missing.
 func (c *comparison) object(name string, o *schema.Object, fields []field) map[string]string {
 	c.compared++
 	before := len(c.order) + len(c.onlyGo) + len(c.onlyPy) + len(c.arrays)
@@ -62,7 +63,10 @@ func (c *comparison) object(name string, o *schema.Object, fields []field) map[s
 		follows[f.name] = previous
 		previous = f.name
 		g := o.Fields[i]
-		if g.Many != (strings.HasSuffix(f.kind, "[]")) {
+		if many := strings.HasSuffix(f.kind, "[]"); g.Many != many {
+			if g.Many {
+				marks[f.name] += "~"
+			}
 			c.arrays = append(c.arrays, name+"."+f.name+" "+f.kind)
 		}
 		if v := c.id(f.since); g.Version() != "" && v != g.Version() {
@@ -70,9 +74,10 @@ func (c *comparison) object(name string, o *schema.Object, fields []field) map[s
 		}
 		switch {
 		case g.Required && f.optional:
-			marks[f.name] = "?"
+			marks[f.name] += "?"
 			c.pyOptional = append(c.pyOptional, name+"."+f.name)
-		case !g.Required && !g.Many && !f.optional:
+		case !g.Required && !f.optional:
+			marks[f.name] += "!"
 			c.goOptional = append(c.goOptional, name+"."+f.name)
 		}
 	}

@@ -10,8 +10,11 @@
 //	method WSDL VMODL MANAGED[!] SINCE FIELD...     a method; ! marks those that need no login
 //	type WSDL VMODL SINCE FIELD...                  a data type that can occur in a request
 //	fields TYPE FIELD...                            more about a type named before
+//	concrete TYPE                                   a type without fields that is used by itself
 //
 // SINCE is vim:VERSION, vsan:VERSION or - for "not newer than vCenter 6.7U3". A FIELD appears only if there is something
-// to say: NAME, then ? if it may be left out though govmomi always writes it, =SINCE, @MANAGED for the kind of object
-// it refers to, +OTHER if it follows another field than in govmomi, and +OTHER:TYPE if govmomi does not have it.
+// to say: NAME, then ? if it may be left out though govmomi always writes it, ! if it must be there though govmomi may
+// leave it out, ~ if it is single though govmomi has an array, =SINCE, @MANAGED for the kind of object it refers to,
+// ^TYPE for a declared type that govmomi lacks, +OTHER if it follows another field than in govmomi, and +OTHER:TYPE if
+// govmomi does not have it.
 package schema

@@ -34,6 +34,8 @@ type Value struct {
 	Type reflect.Type // never a pointer or a slice
 	Bits int          // of an Integer or Float
 	Poly bool         // declared as an interface: the element must name its type
+	// Abstract is the declared type where govmomi has the only subtype instead: the element must name that.
+	Abstract string
 }
 
 // Field is one element of a data object or one parameter of a method.
@@ -159,7 +161,6 @@ func newField(name string, t reflect.Type, options []string) Field {
 	}
 	// Without the option govmomi's own client names no type, so it must not be asked for.
 	f.Poly = f.Poly && slices.Contains(options, "typeattr")
-	// An array may always be empty, whatever its property says.
-	f.Required = !optional && !f.Many
+	f.Required = !optional
 	return f
 }

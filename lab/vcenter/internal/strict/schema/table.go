@@ -22,6 +22,7 @@ type Table struct {
 	types    map[string]*typeFacts
 	methods  map[string]*methodFacts
 	managed  map[string]managedFacts
+	concrete map[string]bool
 }
 
 type typeFacts struct {
@@ -34,6 +35,9 @@ type fieldFacts struct {
 	name     string
 	since    Since
 	optional bool   // pyVmomi says it may be absent though govmomi always sends it
+	required bool   // pyVmomi says it must be there though govmomi may leave it out
+	single   bool   // pyVmomi has one where govmomi has an array
+	abstract string // declared type that govmomi lacks
 	ref      string // kind of managed object, if it is a reference
 	after    string // for a field govmomi lacks or has elsewhere: the one it follows
 	simple   string // for a field govmomi lacks: its simple type
@@ -59,7 +63,7 @@ func parse(text string) (*Table, error) {
 	t := &Table{
 		types:   make(map[string]*typeFacts),
 		methods: make(map[string]*methodFacts),
-		managed: make(map[string]managedFacts),
+		managed: make(map[string]managedFacts), concrete: make(map[string]bool),
 	}
 	for n, line := range strings.Split(text, "\n") {
 		word := strings.Fields(line)
@@ -74,7 +78,7 @@ func parse(text string) (*Table, error) {
 }
 
 func (t *Table) add(word []string) error {
-	least := map[string]int{"versions": 3, "managed": 5, "method": 5, "type": 4, "fields": 3}
+	least := map[string]int{"versions": 3, "managed": 5, "method": 5, "type": 4, "fields": 3, "concrete": 2}
 	if need, ok := least[word[0]]; !ok || len(word) < need {
 		return fmt.Errorf("%q is no line of the table", strings.Join(word, " "))
 	}
@@ -93,6 +97,8 @@ func (t *Table) add(word []string) error {
 			return err
 		}
 		t.managed[word[1]] = managedFacts{vmodl: word[2], parent: strings.TrimPrefix(word[3], "-"), since: since}
+	case "concrete":
+		t.concrete[word[1]] = true
 	case "type":
 		facts, err := t.typeFacts(word[2], word[3], word[4:])
 		if err != nil {
@@ -136,10 +142,11 @@ func (t *Table) typeFacts(vmodl, since string, fields []string) (typeFacts, erro
 	return facts, nil
 }
 
-// fieldFacts reads name[?][=since][@managed][+after[:simple]].
+// fieldFacts reads name[?][!][~][=since][@managed][^abstract][+after[:simple]].
 func (t *Table) fieldFacts(word string) (fieldFacts, error) {
 	var f fieldFacts
-	end := strings.IndexAny(word, "?=@+")
+	const marks = "?!~=@^+"
+	end := strings.IndexAny(word, marks)
 	if end < 0 {
 		return f, fmt.Errorf("field %q says nothing", word)
 	}
@@ -149,7 +156,7 @@ func (t *Table) fieldFacts(word string) (fieldFacts, error) {
 		mark := rest[0]
 		rest = rest[1:]
 		value := rest
-		if next := strings.IndexAny(rest, "?=@+"); next >= 0 {
+		if next := strings.IndexAny(rest, marks); next >= 0 {
 			value, rest = rest[:next], rest[next:]
 		} else {
 			rest = ""
@@ -157,6 +164,12 @@ func (t *Table) fieldFacts(word string) (fieldFacts, error) {
 		switch mark {
 		case '?':
 			f.optional = true
+		case '!':
+			f.required = true
+		case '~':
+			f.single = true
+		case '^':
+			f.abstract = value
 		case '=':
 			var err error
 			if f.since, err = t.since(value); err != nil {
@@ -207,6 +220,12 @@ func (t *Table) VMODL(managed string) string {
 		return m.vmodl
 	}
 	return managed
+}
+
+// Abstract tells whether a data type exists only to be inherited from. No public description of the API says so; a type
+// without any field is taken for one, unless it is known to be used by itself.
+func (t *Table) Abstract(o *Object) bool {
+	return len(o.Fields) == 0 && !t.concrete[o.Name]
 }
 
 // IsManaged tells whether the table has a kind of managed object that this release knows.

@@ -157,7 +157,9 @@ func (o *Object) apply(facts *typeFacts) {
 		if f.since.Rank > 0 {
 			field.Since = f.since
 		}
-		field.Required = field.Required && !f.optional
+		field.Required = (field.Required || f.required) && !f.optional
+		field.Many = field.Many && !f.single
+		field.Abstract = f.abstract
 		o.Fields[i] = field
 		if f.after != "" {
 			o.Fields = slices.Delete(o.Fields, i, i+1)

@@ -1,6 +1,9 @@
 package schema
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // Line is one of the two version histories the API has: vSAN (and with it CNS) counts on its own.
 type Line int
@@ -45,6 +48,22 @@ func (t *Table) Newest(line Line, version string) int {
 		}
 	}
 	return best
+}
+
+// Until lists the versions of a history that are not newer than the given one, newest first, without the names of
+// development builds.
+func (t *Table) Until(line Line, version string) []string {
+	last := t.Rank(line, version)
+	if last == 0 {
+		last = t.Newest(line, version)
+	}
+	var versions []string
+	for _, v := range slices.Backward(t.versions[line][:last]) {
+		if Dotted(v) || strings.Contains(v, " ") {
+			versions = append(versions, v)
+		}
+	}
+	return versions
 }
 
 // noted turns a version in govmomi's struct tags into a mark. Old versions get none, as in the table.

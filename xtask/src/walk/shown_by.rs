@@ -1,0 +1,145 @@
+//! `cargo xtask walk --go`: proves that the test named for each assumption passes under its value and fails under every
+//! other choice. So every switch is read somewhere, makes a difference, and a test notices.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use anyhow::Result;
+use lab::Progress;
+
+use super::{
+    Walked,
+    assumption::{self, Assumption, Choice},
+    at_once, go_tests,
+    test_run::{Outcome, Ran, Test},
+};
+
+/// Longer than any wait of a test, so that a test reports by itself what it waited for.
+const BOUND: Duration = Duration::from_secs(180);
+
+/// Proves the rows of the table.
+pub(super) async fn prove(rows: &[Assumption]) -> Result<Walked> {
+    let progress = Progress::shown(2);
+    let step = progress.step("the simulator's tests");
+    let directory = tempfile::tempdir()?;
+    let packages: BTreeSet<&str> =
+        rows.iter().filter_map(|row| Some(row.shown_by.split_once('.')?.0)).collect();
+    let programs = go_tests::compile(&packages.into_iter().collect::<Vec<_>>(), directory.path())?;
+    step.done(&format!("{} packages compiled", programs.len()));
+    let step = progress.step("assumptions under their other choices");
+    let proofs = rows.iter().map(|row| {
+        step.note(&row.name);
+        let test = go_tests::find(&programs, &row.shown_by);
+        async move {
+            match test {
+                Ok(test) => prove_row(row, &test).await,
+                Err(_) if row.shown_by.is_empty() => Ok(refused(row, "no test shows it")),
+                Err(error) => Ok(refused(row, &format!("{error:#}"))),
+            }
+        }
+    });
+    let walked: Walked = at_once(proofs).await?.into_iter().sum();
+    let runs = walked.passed + walked.failures.len();
+    step.done(&format!("{} assumptions, {runs} runs", rows.len()));
+    Ok(walked)
+}
+
+async fn prove_row(row: &Assumption, test: &Test) -> Result<Walked> {
+    let plain = test.run(None, BOUND).await?;
+    let others = match judge_plain(row, &plain) {
+        Plain::Consulted(others) => others,
+        Plain::Skipped => {
+            return Ok(Walked { passed: 0, left_out: 1, failures: Vec::new() });
+        }
+        Plain::Wrong(problem) => {
+            return Ok(refused(row, &format!("{problem}\n  {}", test.command(None))));
+        }
+    };
+    let mut walked = Walked { passed: 1, ..Walked::default() };
+    for choice in others {
+        let ran = test.run(Some(&choice), BOUND).await?;
+        match ran.outcome {
+            Outcome::Failed(_) => walked.passed += 1,
+            other => {
+                let how = unexpected(&other);
+                let command = test.command(Some(&choice));
+                walked.failures.push(format!(
+                    "✗ {}: {} {how} under {choice}, where it should fail\n  {command}",
+                    row.name, row.shown_by
+                ));
+            }
+        }
+    }
+    Ok(walked)
+}
+
+/// What the run under the row's own value says.
+#[derive(Debug, PartialEq, Eq)]
+enum Plain {
+    /// It passes and depends on the row: under these choices it has to fail.
+    Consulted(Vec<Choice>),
+    Skipped,
+    Wrong(String),
+}
+
+fn judge_plain(row: &Assumption, ran: &Ran) -> Plain {
+    match &ran.outcome {
+        Outcome::Passed => {
+            let others = assumption::others(std::slice::from_ref(row), &ran.consulted);
+            if others.is_empty() {
+                return Plain::Wrong(format!("{} does not consult it", row.shown_by));
+            }
+            Plain::Consulted(others)
+        }
+        Outcome::Skipped if !rustix::process::getuid().is_root() => Plain::Skipped,
+        other => Plain::Wrong(format!("{} {}", row.shown_by, unexpected(other))),
+    }
+}
+
+fn unexpected(outcome: &Outcome) -> String {
+    match outcome {
+        Outcome::Passed => "passes".to_owned(),
+        Outcome::Skipped => "skips itself".to_owned(),
+        Outcome::Failed(message) => format!("fails:\n{message}"),
+        Outcome::Broken(message) => format!("ends without a verdict:\n{message}"),
+    }
+}
+
+fn refused(row: &Assumption, problem: &str) -> Walked {
+    Walked { failures: vec![format!("✗ {}: {problem}", row.name)], ..Walked::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn judged(outcome: Outcome, record: &str) -> Plain {
+        let row = Assumption {
+            name: "Busy".to_owned(),
+            choices: ["wait", "fault", "late"].map(str::to_owned).to_vec(),
+            unusable: Vec::new(),
+            shown_by: "cns.TestBusy".to_owned(),
+        };
+        judge_plain(&row, &Ran { outcome, consulted: assumption::read_record(record).unwrap() })
+    }
+
+    #[test]
+    fn a_test_has_to_fail_under_every_choice_that_it_did_not_read() {
+        let Plain::Consulted(others) = judged(Outcome::Passed, "Busy=wait\nOther=1\n") else {
+            panic!("the row is consulted");
+        };
+        let others: Vec<String> = others.iter().map(ToString::to_string).collect();
+        assert_eq!(others, ["Busy=fault", "Busy=late"]);
+    }
+
+    #[test]
+    fn a_test_that_does_not_read_the_row_proves_nothing() {
+        let wrong = judged(Outcome::Passed, "Other=1\n");
+        assert_eq!(wrong, Plain::Wrong("cns.TestBusy does not consult it".to_owned()));
+    }
+
+    #[test]
+    fn a_test_that_fails_by_itself_proves_nothing() {
+        let wrong = judged(Outcome::Failed("busy_test.go:7".to_owned()), "Busy=wait\n");
+        assert_eq!(wrong, Plain::Wrong("cns.TestBusy fails:\nbusy_test.go:7".to_owned()));
+    }
+}
