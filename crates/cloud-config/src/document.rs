@@ -124,6 +124,11 @@ impl Document {
         &mut self.parts[index]
     }
 
+    /// The part of a section that has no name.
+    pub(crate) fn section(&self, section: Section) -> Option<&Part> {
+        self.parts.iter().find(|part| part.section == section)
+    }
+
     fn take(&mut self, block: Block, report: &mut Report) {
         let Some(section) = self.section_of(&block, report) else { return };
         let name = block.subsection.as_ref().map(|name| name.text.as_str());

@@ -39,6 +39,8 @@ mod problem;
 mod reference;
 mod render;
 mod secret;
+mod values;
+mod vcenters;
 mod yaml;
 
 use std::{collections::BTreeMap, path::PathBuf};
