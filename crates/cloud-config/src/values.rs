@@ -28,13 +28,18 @@ impl Values<'_> {
         }
     }
 
-    /// The items of a list, which may also be one text with commas.
+    /// The items of a list. Commas separate items even inside an item: the Go program joins lists and splits them again,
+    /// and charts rely on it.
     pub(crate) fn list(&mut self, id: Id) -> Vec<Located> {
         let Some(entry) = self.part.get(id) else { return Vec::new() };
-        let located = |text: &str, at| Located { text: text.trim().to_owned(), at };
+        let split = |text: &str, at| -> Vec<Located> {
+            text.split(',').map(|item| Located { text: item.trim().to_owned(), at }).collect()
+        };
         let mut items: Vec<Located> = match &entry.value {
-            Value::Text(text) => text.split(',').map(|item| located(item, entry.at)).collect(),
-            Value::List(items) => items.iter().map(|item| located(&item.text, item.at)).collect(),
+            Value::Text(text) => split(text, entry.at),
+            Value::List(items) => {
+                items.iter().flat_map(|item| split(&item.text, item.at)).collect()
+            }
             other => {
                 refuse_shape(entry, other, self.report);
                 Vec::new()

@@ -45,6 +45,18 @@ fn families_with_a_blank_after_the_comma_or_in_capitals_are_families() {
 }
 
 #[test]
+fn a_list_of_one_text_with_commas_is_a_list_of_several_as_charts_write_it() {
+    for list in ["[\"/dc1,/dc2\"]", "[/dc1, /dc2]", "\"/dc1, /dc2\""] {
+        let text = format!(
+            "global: {{server: a, user: u, password: p, datacenters: {list}, ipFamily: \"ipv6,ipv4\"}}\n"
+        );
+        let vcenter = &read(&text).unwrap().config.vcenters[0];
+        assert_eq!(vcenter.datacenters, ["/dc1", "/dc2"], "{list}");
+        assert_eq!(vcenter.ip_families, [IpFamily::V6, IpFamily::V4], "{list}");
+    }
+}
+
+#[test]
 fn a_family_in_yaml_is_validated_too() {
     let problems =
         read("global: {server: a, user: u, password: p, ipFamily: [ipv5]}\n").unwrap_err();
