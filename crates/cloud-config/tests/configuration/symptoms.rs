@@ -153,6 +153,22 @@ fn a_backslash_in_a_password_is_explained() {
 }
 
 #[test]
+fn a_password_with_a_hash_outside_quotes_leads_to_a_hint() {
+    let cut = read("[Global]\nserver = a\nuser = u\npassword = hunter#2\n").unwrap();
+    assert_eq!(password(&cut, 0), "hunter");
+    assert_eq!(
+        cut.warnings[0].to_string(),
+        "vsphere.conf:4:18: password: the value ends here, and a comment begins; \
+         put the value in double quotes if this belongs to it, or a blank before it if not"
+    );
+    for harmless in ["p # a comment", "\"p\"# a comment", "\"p;2\"", "p ;", "#p"] {
+        let text = format!("[Global]\nserver = a\nuser = u\nzone = {harmless}\npassword = p\n");
+        let warnings = read(&text).unwrap().warnings;
+        assert!(warnings.iter().all(|it| it.text != cut.warnings[0].text), "{harmless}");
+    }
+}
+
+#[test]
 fn a_line_end_behind_the_password_of_a_secret_does_not_count() {
     let entries: [(&str, &[u8]); 3] =
         [("server_0", b"fd00::1\n"), ("username_0", b"u\n"), ("password_0", b"p\r\n")];
