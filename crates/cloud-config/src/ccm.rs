@@ -22,7 +22,7 @@ pub(crate) fn build(
     let mut labels = Values { part: document.section(Section::Labels).unwrap_or(&empty), report };
     let labels = Labels { zone: labels.text(Id::Zone), region: labels.text(Id::Region) };
     let nodes = nodes(document.section(Section::Nodes).unwrap_or(&empty), report);
-    Some(Config { vcenters: vcenters?, labels, nodes })
+    Some(Config { vcenters: vcenters.into_iter().collect::<Option<_>>()?, labels, nodes })
 }
 
 fn nodes(part: &Part, report: &mut Report) -> Nodes {

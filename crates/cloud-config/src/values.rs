@@ -97,6 +97,20 @@ impl Values<'_> {
         self.parsed(Id::Port, parse, remedy)
     }
 
+    /// The default also for zero, as in the Go driver.
+    pub(crate) fn number(&mut self, id: Id) -> u32 {
+        let parse = |text: &str| {
+            let text = text.trim();
+            let digits = text.strip_prefix('+').unwrap_or(text);
+            let hex = digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X"));
+            let parsed = hex.map_or_else(|| digits.parse(), |hex| u32::from_str_radix(hex, 16));
+            parsed.map_err(|_| format!("{text:?} is not a valid number"))
+        };
+        let remedy = "write a whole number, or remove the key for the default";
+        let number = self.parsed(id, parse, remedy).filter(|number| *number != 0);
+        number.unwrap_or(id.default_number())
+    }
+
     pub(crate) fn families(&mut self) -> Vec<IpFamily> {
         let parse = |text: &str| match text.to_ascii_lowercase().as_str() {
             "ipv4" => Ok(IpFamily::V4),

@@ -16,22 +16,22 @@ use vsphere::{
 use crate::{
     config::{CredentialSource, Inline, IpFamily, SecretName, VCenter},
     document::{Document, Part, Value, key_label},
-    keys::{Format, Id, Key, Section},
+    keys::{FileKind, Format, Id, Key, Section},
     problem::{Place, Report},
     values::Values,
 };
 
-/// Every vCenter, if all are valid; problems go into the report.
+/// Every vCenter, in the order of the file; `None` for one with problems, which go into the report.
 pub(crate) fn build(
     document: &Document,
     default_directory: Option<&Path>,
     report: &mut Report,
-) -> Option<Vec<VCenter>> {
+) -> Vec<Option<VCenter>> {
     let empty = Part::new(Section::Global, None, Place::Whole);
     let global_part = document.section(Section::Global).unwrap_or(&empty);
     let global = Settings::read(global_part, report);
-    let inheritance =
-        Inheritance { format: document.format, global_part, global, default_directory };
+    let Document { format, kind, .. } = *document;
+    let inheritance = Inheritance { format, kind, global_part, global, default_directory };
     inheritance.warn_of_half_a_secret(global_part, &inheritance.global, report);
     let vcenters = document.parts.iter().filter(|part| part.section == Section::VirtualCenter);
     let mut parts: Vec<Part> = vcenters.cloned().collect();
@@ -44,15 +44,16 @@ pub(crate) fn build(
         parts.insert(0, only);
     }
     if parts.is_empty() && !report.has_problems() {
-        let remedy = match document.format {
-            Format::Yaml => "add `vcenter:`, below it a name, and below that `server:`",
-            Format::Ini => "add a section [VirtualCenter \"ADDRESS\"], or `server` to [Global]",
+        let remedy = match (format, kind) {
+            (Format::Yaml, _) => "add `vcenter:`, below it a name, and below that `server:`",
+            (Format::Ini, FileKind::Csi) => "add a section [VirtualCenter \"ADDRESS\"]",
+            (Format::Ini, _) => {
+                "add a section [VirtualCenter \"ADDRESS\"], or `server` to [Global]"
+            }
         };
         report.refuse(Place::Whole, "", "no vCenter is named", remedy);
     }
-    let vcenters: Vec<Option<VCenter>> =
-        parts.iter().map(|part| inheritance.vcenter(part, report)).collect();
-    vcenters.into_iter().collect()
+    parts.iter().map(|part| inheritance.vcenter(part, report)).collect()
 }
 
 /// Whether a vCenter has this name or this server.
@@ -119,6 +120,7 @@ impl Settings {
 /// What vCenters inherit.
 struct Inheritance<'a> {
     format: Format,
+    kind: FileKind,
     global_part: &'a Part,
     global: Settings,
     default_directory: Option<&'a Path>,
@@ -242,7 +244,14 @@ impl Inheritance<'_> {
             (None, Some(directory)) => Some(CredentialSource::Directory(directory.clone())),
             _ => None,
         };
-        if let Some(source) = own.secret().map(CredentialSource::Secret).or(shared) {
+        let named = own.secret().map(CredentialSource::Secret).or(shared);
+        if self.kind == FileKind::Csi && named.is_some() && inline.is_some() {
+            // The Go CSI driver reads no Secret.
+            let ids = [Id::SecretName, Id::SecretsDirectory];
+            let (at, label) = self.origin(part, own.secret().is_some(), &ids);
+            let text = "it has no effect, because user and password stand in this file";
+            report.warn(at, &label, text, "remove them to have the Secret read instead");
+        } else if let Some(source) = named {
             if user.is_some() || password.is_some() {
                 let from = match &source {
                     CredentialSource::Secret(name) => format!("the Secret {name}"),
@@ -256,6 +265,15 @@ impl Inheritance<'_> {
                 report.warn(at, &label, text, "remove user and password once it has");
             }
             return Some((source, inline));
+        }
+        if self.kind != FileKind::Ccm && user.is_some_and(|user| !has_domain(user)) {
+            let (at, label) = self.origin(part, own.user.is_some(), &[Id::User]);
+            let text = "the user has no domain";
+            let remedy = "write it as user@domain or domain\\user, such as csi@vsphere.local";
+            match self.kind {
+                FileKind::Csi => report.refuse(at, &label, text, remedy),
+                _ => report.warn(at, &label, text, remedy),
+            }
         }
         if let Some(inline) = inline {
             return Some((CredentialSource::Inline(inline), None));
@@ -298,6 +316,13 @@ impl Inheritance<'_> {
         let text = format!("{missing} is missing, so no Secret is used");
         report.warn(entry.at, &entry.label, text, format!("add {missing}"));
     }
+}
+
+/// Whether a user is written as the Go CSI driver wants it; a certificate stands for its user.
+fn has_domain(user: &str) -> bool {
+    let halves = user.rsplit_once('@').or_else(|| user.split_once('\\'));
+    user.trim_start().starts_with("-----BEGIN")
+        || halves.is_some_and(|(one, other)| !one.is_empty() && !other.is_empty())
 }
 
 /// Whether a key has a value that was already reported, so that it is not reported as missing as well.
