@@ -4,6 +4,7 @@ mod bench;
 mod bench_ccm;
 mod bench_demo;
 mod bench_vsphere;
+mod corpus;
 mod demo;
 #[cfg(test)]
 mod dependencies;
@@ -46,6 +47,8 @@ enum Command {
     Check,
     /// Everything: set-up, formatting, lints, unit tests, tests against real parts
     Test,
+    /// Compares how users' configuration files are read with what the Go programs make of them
+    Corpus(corpus::Corpus),
     /// Counts production lines per crate
     Lines,
     /// Writes deploy/*.yaml from the typed manifests
@@ -69,6 +72,7 @@ fn main() -> ExitCode {
         Command::Lab(command) => lab_commands::run(&command),
         Command::Check => suite::check(),
         Command::Test => suite::test(),
+        Command::Corpus(command) => corpus::run(&command),
         Command::Lines => lines::run(),
         Command::Deploy => deploy::run(),
         Command::Demo(command) => demo::run(&command),
