@@ -4,6 +4,7 @@ mod bench;
 mod bench_ccm;
 mod bench_demo;
 mod bench_vsphere;
+mod corpus;
 mod demo;
 #[cfg(test)]
 mod dependencies;
@@ -49,6 +50,8 @@ enum Command {
     Test,
     /// Tests under every choice of those assumptions about real vCenters that they depend on
     Walk(walk::Walk),
+    /// Compares how users' configuration files are read with what the Go programs make of them
+    Corpus(corpus::Corpus),
     /// Counts production lines per crate
     Lines,
     /// Writes deploy/*.yaml from the typed manifests
@@ -73,6 +76,7 @@ fn main() -> ExitCode {
         Command::Check => suite::check(),
         Command::Test => suite::test(),
         Command::Walk(command) => walk::run(&command),
+        Command::Corpus(command) => corpus::run(&command),
         Command::Lines => lines::run(),
         Command::Deploy => deploy::run(),
         Command::Demo(command) => demo::run(&command),

@@ -33,6 +33,19 @@ fn an_unknown_subcommand_is_named_with_its_nearest_neighbour() {
 }
 
 #[test]
+fn a_corpus_is_a_folder_of_one_program_s_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let corpus = |dir: &std::path::Path| -> Answer {
+        Command::new(XTASK).arg("corpus").arg(dir).output().unwrap().into()
+    };
+    expect(&corpus(dir.path()), 1, &["neither a folder csi-conf nor a folder ccm-conf"]);
+    let folder = dir.path().join("csi-conf");
+    expect(&corpus(&folder), 1, &["cannot read", "csi-conf"]);
+    std::fs::create_dir(&folder).unwrap();
+    expect(&corpus(&folder), 1, &["cannot read", "expected/csi.jsonl"]);
+}
+
+#[test]
 fn a_lab_without_root_says_so_before_anything_starts() {
     let dir = tempfile::tempdir().unwrap();
     // The checkout may be closed to other users; the program itself needs nothing from it.

@@ -1,5 +1,7 @@
 //! A configuration whose values have all been validated.
 
+mod csi;
+
 use std::{fmt, net::IpAddr, path::PathBuf, str::FromStr};
 
 use ipnet::IpNet;
@@ -7,6 +9,11 @@ use secrecy::{ExposeSecret, SecretString};
 use vsphere::{endpoint::Endpoint, tls::Trust};
 
 use crate::secret::{Login, Logins, MissingLogin};
+
+pub use csi::{
+    Access, ClusterId, ClusterIdProblem, CsiConfig, CsiVCenter, Intervals, InvalidClusterId,
+    NetPermission, SnapshotLimits, TopologyCategory,
+};
 
 /// The configuration of the cloud controller manager.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,7 +4,7 @@
 //! a row of the table. What has no row is reported and left out.
 
 use crate::{
-    keys::{self, Format, Id, Key, Section, Status},
+    keys::{self, FileKind, Format, Id, Key, Section, Status},
     problem::{Place, Report},
 };
 
@@ -66,7 +66,7 @@ pub(crate) struct Entry {
 #[derive(Clone)]
 pub(crate) struct Part {
     pub(crate) section: Section,
-    /// Of a vCenter.
+    /// Of a vCenter, or of another section that has one.
     pub(crate) name: Option<String>,
     pub(crate) at: Place,
     pub(crate) entries: Vec<Entry>,
@@ -75,6 +75,16 @@ pub(crate) struct Part {
 impl Part {
     pub(crate) fn new(section: Section, name: Option<String>, at: Place) -> Self {
         Self { section, name, at, entries: Vec::new() }
+    }
+
+    /// Empty if it has none.
+    pub(crate) fn name(&self) -> &str {
+        self.name.as_deref().unwrap_or_default()
+    }
+
+    /// As messages name it.
+    pub(crate) fn label(&self, format: Format) -> String {
+        section_label(format, self.section.name(format).unwrap_or_default(), self.name.as_deref())
     }
 
     /// The last entry with this id.
@@ -92,6 +102,7 @@ impl Part {
 /// The sections of a file, in its order.
 pub(crate) struct Document {
     pub(crate) format: Format,
+    pub(crate) kind: FileKind,
     pub(crate) parts: Vec<Part>,
     ignore_load_balancing: bool,
 }
@@ -100,11 +111,12 @@ impl Document {
     /// Resolves names to rows of the table.
     pub(crate) fn new(
         format: Format,
+        kind: FileKind,
         blocks: Vec<Block>,
         ignore_load_balancing: bool,
         report: &mut Report,
     ) -> Self {
-        let mut document = Self { format, parts: Vec::new(), ignore_load_balancing };
+        let mut document = Self { format, kind, parts: Vec::new(), ignore_load_balancing };
         for block in blocks {
             document.take(block, report);
         }
@@ -124,11 +136,16 @@ impl Document {
         &mut self.parts[index]
     }
 
+    /// The part of a section that has no name.
+    pub(crate) fn section(&self, section: Section) -> Option<&Part> {
+        self.parts.iter().find(|part| part.section == section)
+    }
+
     fn take(&mut self, block: Block, report: &mut Report) {
         let Some(section) = self.section_of(&block, report) else { return };
         let name = block.subsection.as_ref().map(|name| name.text.as_str());
         let at = block.subsection.as_ref().map_or(block.name.at, |name| name.at);
-        let resolve = |item| entry(self.format, section, name, item, report);
+        let resolve = |item| entry(self.format, self.kind, section, name, item, report);
         let entries: Vec<Entry> = block.items.into_iter().filter_map(resolve).collect();
         let part = self.part(section, name, at);
         for entry in entries {
@@ -147,13 +164,21 @@ impl Document {
         let subsection = block.subsection.as_ref().map(|name| name.text.as_str());
         let label = section_label(format, name, subsection);
         let Some(section) = Section::find(name, format) else {
-            let remedy = match Section::suggestion(name, format) {
+            let remedy = match Section::suggestion(name, format, self.kind) {
                 Some(meant) => format!("did you mean {meant}?"),
                 None => "remove it, or see docs/user/configuration.md for all sections".to_owned(),
             };
             report.unknown(at, &label, "there is no such section", remedy);
             return None;
         };
+        if section.is_foreign(self.kind) {
+            if self.kind == FileKind::Csi {
+                let text =
+                    "only the cloud controller manager reads this section, so it has no effect";
+                report.warn(at, &label, text, "remove it");
+            }
+            return None;
+        }
         if let Some((purpose, consequence)) = section.unsupported() {
             let text = format!("{purpose} is configured here, which is not supported");
             let refused = block.has_content() && !self.ignore_load_balancing;
@@ -181,7 +206,7 @@ impl Document {
                 report.unknown(at, &label, "this section takes no name", remedy);
                 None
             }
-            (None, true) => {
+            (None, true) if section == Section::VirtualCenter => {
                 let remedy =
                     "write its name or address into the header, as in [VirtualCenter \"10.0.0.1\"]";
                 report.refuse(at, &label, "the name of the vCenter is missing", remedy);
@@ -214,6 +239,7 @@ pub(crate) fn key_label(format: Format, section: Section, name: Option<&str>, ke
 
 fn entry(
     format: Format,
+    kind: FileKind,
     section: Section,
     name: Option<&str>,
     item: Item,
@@ -221,11 +247,12 @@ fn entry(
 ) -> Option<Entry> {
     let label = key_label(format, section, name, &item.name.text);
     let Some(row) = Key::find(section, &item.name.text, format) else {
-        let remedy = keys::advice(section, &item.name.text, format);
+        let remedy = keys::advice(section, &item.name.text, format, kind);
         report.unknown(item.name.at, &label, "there is no such key", remedy);
         return None;
     };
-    let (why, remedy) = match row.status {
+    let (why, remedy) = match row.status(kind) {
+        Status::Foreign => return None,
         Status::Current(id) => return Some(Entry { id, value: item.value, at: item.at, label }),
         Status::Ignored(why) => (why, "remove it".to_owned()),
         Status::Replaced(now) => {

@@ -12,12 +12,14 @@ use std::collections::BTreeMap;
 
 use crate::{
     document::{Document, Entry, Value},
-    keys::{Id, KEYS, Key, Section, Status},
+    keys::{FileKind, Id, KEYS, Key, Section},
     problem::{Place, Report},
 };
 
 const DEFINES: &str = "VSPHERE_VCENTER_";
 const COMPANION: &str = "VCENTER_";
+/// The global port, as the Go CSI driver calls it.
+const CSI_PORT: &str = "VSPHERE_PORT";
 
 /// Overrides entries of the document.
 pub(crate) fn apply(
@@ -29,6 +31,12 @@ pub(crate) fn apply(
     let read = |row: &Key| Some((row.section, entry(row, row.variable?.to_owned(), environment)?));
     for (section, entry) in rows().filter_map(read) {
         document.part(section, None, Place::Environment).set(entry);
+    }
+    if document.kind != FileKind::Ccm
+        && let Some(row) = Key::of(Section::Global, Id::Port)
+        && let Some(entry) = entry(row, CSI_PORT.to_owned(), environment)
+    {
+        document.part(Section::Global, None, Place::Environment).set(entry);
     }
     prefer_own_credentials(document);
     let mut defined = Vec::new();
@@ -88,7 +96,7 @@ fn vcenter(
 }
 
 fn entry(row: &Key, label: String, environment: &BTreeMap<String, String>) -> Option<Entry> {
-    let Status::Current(id) = row.status else { return None };
+    let id = row.id()?;
     let value = environment.get(&label).filter(|value| !value.is_empty())?;
     Some(Entry { id, value: Value::Text(value.clone()), at: Place::Environment, label })
 }

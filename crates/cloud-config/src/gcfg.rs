@@ -15,7 +15,7 @@
 //! to the caller, this module returns everything in order. Trailing blanks outside quotes do not
 //! count, carriage returns never do. Unlike gcfg this parser continues after a mistake.
 
-use std::{iter::Peekable, str::Chars};
+use std::{iter::Peekable, mem, str::Chars};
 
 use crate::{
     document::{Block, Item, Located, Value},
@@ -199,7 +199,13 @@ impl Scanner<'_> {
             self.take();
             self.peek_past_blanks();
             at = self.place();
-            self.value()
+            self.value().map(|(text, cut)| {
+                if let Some(at) = cut {
+                    let remedy = "put the value in double quotes if this belongs to it, or a blank before it if not";
+                    report.warn(at, &name.text, "the value ends here, and a comment begins", remedy);
+                }
+                text
+            })
         } else {
             Err(self.mistake("there is no `=` after the key", "write it as key = value"))
         };
@@ -214,13 +220,17 @@ impl Scanner<'_> {
         Item { name, value, at }
     }
 
-    fn value(&mut self) -> Result<String, Mistake> {
+    /// The value, and where a comment begins right behind it: people forget to put passwords in quotes.
+    fn value(&mut self) -> Result<(String, Option<Place>), Mistake> {
         let mut text = String::new();
+        // Whether the last character was of the value, outside quotes.
+        let mut bare = false;
         // How much of the text counts: blanks at the end do not.
         let mut kept = 0;
         let mut quote: Option<Place> = None;
         loop {
             let at = self.place();
+            let was_bare = mem::take(&mut bare);
             match (self.peek(), quote) {
                 (None | Some('\n'), Some(at)) => {
                     return Err(Mistake {
@@ -229,7 +239,11 @@ impl Scanner<'_> {
                         remedy: "close it with a double quote; a quote inside it is written \\\"",
                     });
                 }
-                (None | Some('\n' | '#' | ';'), None) => break,
+                (next @ (None | Some('\n' | '#' | ';')), None) => {
+                    text.truncate(kept);
+                    let comment = next.is_some_and(|next| next != '\n');
+                    return Ok((text, (was_bare && comment).then_some(at)));
+                }
                 (Some('\\'), _) => {
                     self.take();
                     text.extend(self.escape(at, quote.is_some())?);
@@ -244,15 +258,15 @@ impl Scanner<'_> {
                 (Some('\r'), _) => {}
                 (Some(other), _) => {
                     text.push(other);
-                    if quote.is_some() || !matches!(other, ' ' | '\t') {
+                    let blank = matches!(other, ' ' | '\t');
+                    if quote.is_some() || !blank {
                         kept = text.len();
                     }
+                    bare = quote.is_none() && !blank;
                 }
             }
             self.take();
         }
-        text.truncate(kept);
-        Ok(text)
     }
 
     /// What a backslash and its successor stand for; the backslash is already taken.

@@ -1,6 +1,6 @@
-//! Every key of `vsphere.conf`, in one table (`keys/table.rs`), and how names are found in it.
+//! Every key of `vsphere.conf` and `csi-vsphere.conf`, in one table (`keys/table.rs`), and how names are found in it.
 //!
-//! The table drives the reading of both formats, the environment's overrides, the suggestions for misspelt
+//! The table drives the reading of both files and formats, the environment's overrides, the suggestions for misspelt
 //! names and the page in `docs/user/configuration.md`. A key that is not here does not exist.
 
 mod table;
@@ -20,7 +20,18 @@ pub enum Format {
     Yaml,
 }
 
-/// A section of the file.
+/// Whose file it is, and which program reads it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FileKind {
+    /// `vsphere.conf`, read by the cloud controller manager.
+    Ccm,
+    /// `csi-vsphere.conf`.
+    Csi,
+    /// `vsphere.conf`, read by the CSI driver.
+    Shared,
+}
+
+/// A section of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Section {
     Global,
@@ -34,10 +45,13 @@ pub(crate) enum Section {
     LoadBalancer,
     LoadBalancerClass,
     Route,
+    Snapshot,
+    NetPermissions,
+    TopologyCategory,
 }
 
 /// Every section with its names in INI and YAML; those of the in-tree provider have none in YAML.
-pub(crate) const SECTIONS: [(Section, &str, Option<&str>); 11] = [
+pub(crate) const SECTIONS: [(Section, &str, Option<&str>); 14] = [
     (Section::Global, "Global", Some("global")),
     (Section::VirtualCenter, "VirtualCenter", Some("vcenter")),
     (Section::Labels, "Labels", Some("labels")),
@@ -49,6 +63,9 @@ pub(crate) const SECTIONS: [(Section, &str, Option<&str>); 11] = [
     (Section::LoadBalancer, "LoadBalancer", Some("loadBalancer")),
     (Section::LoadBalancerClass, "LoadBalancerClass", Some("loadBalancerClass")),
     (Section::Route, "Route", Some("route")),
+    (Section::Snapshot, "Snapshot", Some("snapshot")),
+    (Section::NetPermissions, "NetPermissions", Some("netPermissions")),
+    (Section::TopologyCategory, "TopologyCategory", Some("topologyCategory")),
 ];
 
 /// The names of all sections in a format.
@@ -66,7 +83,22 @@ impl Section {
 
     /// Whether there may be several, each with a name.
     pub(crate) fn is_named(self) -> bool {
-        matches!(self, Self::VirtualCenter | Self::LoadBalancerClass)
+        matches!(
+            self,
+            Self::VirtualCenter
+                | Self::LoadBalancerClass
+                | Self::NetPermissions
+                | Self::TopologyCategory
+        )
+    }
+
+    /// Whether it is for the other program only.
+    pub(crate) fn is_foreign(self, kind: FileKind) -> bool {
+        match self {
+            Self::Snapshot | Self::NetPermissions | Self::TopologyCategory => kind == FileKind::Ccm,
+            Self::Nodes => kind != FileKind::Ccm,
+            _ => kind != FileKind::Ccm && self.unsupported().is_some(),
+        }
     }
 
     /// What an unsupported section configures, and what breaks when one that the Go program serves is ignored.
@@ -94,8 +126,9 @@ impl Section {
     }
 
     /// The name that was probably meant.
-    pub(crate) fn suggestion(name: &str, format: Format) -> Option<&'static str> {
-        nearest(name, section_names(format).map(|(_, known)| known))
+    pub(crate) fn suggestion(name: &str, format: Format, kind: FileKind) -> Option<&'static str> {
+        let ours = section_names(format).filter(|(section, _)| !section.is_foreign(kind));
+        nearest(name, ours.map(|(_, known)| known))
     }
 }
 
@@ -122,6 +155,23 @@ pub(crate) enum Id {
     ExternalNetwork,
     ExcludedInternalSubnets,
     ExcludedExternalSubnets,
+    Cluster,
+    ClusterDistribution,
+    AuthCheckInterval,
+    PreferredDatastoresInterval,
+    OperationCleanupInterval,
+    MigrationCleanupInterval,
+    QueryLimit,
+    ListVolumeThreshold,
+    MigrationDatastoreUrl,
+    TopologyCategories,
+    TopologyLabel,
+    MaxSnapshots,
+    MaxSnapshotsVsan,
+    MaxSnapshotsVvol,
+    Ips,
+    Permissions,
+    RootSquash,
 }
 
 impl Id {
@@ -129,15 +179,38 @@ impl Id {
     pub(crate) fn kind(self) -> &'static str {
         match self {
             Self::CaFile | Self::SecretsDirectory => "path",
-            Self::InsecureFlag => "true or false",
+            Self::InsecureFlag | Self::RootSquash => "true or false",
             Self::Port => "port",
-            Self::Datacenters => "list of texts",
+            Self::Datacenters | Self::TopologyCategories => "list of texts",
+            Self::AuthCheckInterval
+            | Self::PreferredDatastoresInterval
+            | Self::OperationCleanupInterval
+            | Self::MigrationCleanupInterval => "number of minutes",
+            Self::QueryLimit
+            | Self::ListVolumeThreshold
+            | Self::MaxSnapshots
+            | Self::MaxSnapshotsVsan
+            | Self::MaxSnapshotsVvol => "number",
+            Self::Permissions => "READ_WRITE, READ_ONLY or NO_ACCESS",
             Self::InternalSubnets
             | Self::ExternalSubnets
             | Self::ExcludedInternalSubnets
             | Self::ExcludedExternalSubnets => "list of subnets",
             Self::IpFamily => "list of ipv4, ipv6",
             _ => "text",
+        }
+    }
+
+    /// What an absent number stands for; zero if that is no number.
+    pub(crate) fn default_number(self) -> u32 {
+        match self {
+            Self::AuthCheckInterval | Self::PreferredDatastoresInterval => 5,
+            Self::OperationCleanupInterval => 15,
+            Self::MigrationCleanupInterval => 120,
+            Self::QueryLimit => 10_000,
+            Self::ListVolumeThreshold => 50,
+            Self::MaxSnapshots => 3,
+            _ => 0,
         }
     }
 }
@@ -151,6 +224,8 @@ pub(crate) enum Status {
     Replaced(&'static str),
     /// It is accepted and does nothing, for this reason.
     Ignored(&'static str),
+    /// The other program uses it, so nobody is warned.
+    Foreign,
 }
 
 /// A row of the table.
@@ -160,7 +235,10 @@ pub(crate) struct Key {
     pub(crate) ini: &'static str,
     /// Whether YAML has it too, in camel case.
     in_yaml: bool,
-    pub(crate) status: Status,
+    /// In `vsphere.conf`, for the cloud controller manager.
+    ccm: Status,
+    /// In `csi-vsphere.conf`.
+    csi: Status,
     /// The variable that overrides it; of a vCenter what follows `VCENTER_<ID>_`.
     pub(crate) variable: Option<&'static str>,
 }
@@ -173,6 +251,22 @@ impl Key {
         }
     }
 
+    pub(crate) fn status(&self, kind: FileKind) -> Status {
+        match (kind, self.ccm) {
+            // What the manager uses means the same to the CSI driver when that reads the manager's file.
+            (FileKind::Ccm, _) | (FileKind::Shared, Status::Current(_)) => self.ccm,
+            _ => self.csi,
+        }
+    }
+
+    /// The meaning, if any program uses it.
+    pub(crate) fn id(&self) -> Option<Id> {
+        [self.ccm, self.csi].into_iter().find_map(|status| match status {
+            Status::Current(id) => Some(id),
+            _ => None,
+        })
+    }
+
     pub(crate) fn find(section: Section, name: &str, format: Format) -> Option<&'static Self> {
         KEYS.iter()
             .filter(|key| key.section == section)
@@ -181,12 +275,12 @@ impl Key {
 
     /// The row of something that is used.
     pub(crate) fn of(section: Section, id: Id) -> Option<&'static Self> {
-        KEYS.iter().find(|key| key.section == section && key.status == Status::Current(id))
+        KEYS.iter().find(|key| key.section == section && key.id() == Some(id))
     }
 }
 
 /// The remedy for a name that the section does not have.
-pub(crate) fn advice(section: Section, name: &str, format: Format) -> String {
+pub(crate) fn advice(section: Section, name: &str, format: Format, kind: FileKind) -> String {
     let other = match format {
         Format::Ini => Format::Yaml,
         Format::Yaml => Format::Ini,
@@ -203,11 +297,12 @@ pub(crate) fn advice(section: Section, name: &str, format: Format) -> String {
         };
         return format!("{} is a section; {how}", misplaced.name(format).unwrap_or(name));
     }
-    let here = KEYS.iter().filter(|key| key.section == section);
+    let ours = |key: &&Key| key.section == section && key.status(kind) != Status::Foreign;
+    let here = KEYS.iter().filter(ours);
     if let Some(meant) = nearest(name, here.filter_map(|key| key.name(format))) {
         return format!("did you mean {meant}?");
     }
-    let mut sections = section_names(format);
+    let mut sections = section_names(format).filter(|(other, _)| !other.is_foreign(kind));
     match sections.find(|(other, _)| Key::find(*other, name, format).is_some()) {
         Some((_, home)) => format!("it belongs to the section {home}"),
         None => "remove it, or see docs/user/configuration.md for all keys".to_owned(),
@@ -231,7 +326,7 @@ fn same(known: &str, name: &str, format: Format) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Format, KEYS, Key, Section, advice};
+    use super::{FileKind, Format, KEYS, Key, Section, advice};
 
     #[test]
     fn every_key_is_found_by_its_names_and_no_two_share_one() {
@@ -271,7 +366,7 @@ mod tests {
             ),
         ];
         for (section, name, format, wanted) in cases {
-            assert_eq!(advice(section, name, format), wanted, "{name}");
+            assert_eq!(advice(section, name, format, FileKind::Ccm), wanted, "{name}");
         }
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! text ─ detect ─┬─ gcfg.rs ─┐
-//!                └─ yaml.rs ─┴─► document.rs ◄─ environment.rs ─► ccm.rs ─► Config ─► render.rs
-//!                                    keys.rs (the table of all keys)
+//!                └─ yaml.rs ─┴─► document.rs ◄─ environment.rs ─┬─► ccm.rs ─► Config ────┬─► render.rs
+//!                                    keys.rs (all keys)         └─► csi.rs ─► CsiConfig ─┘
 //! ```
 //!
 //! - **The format is detected, not tried.** The first line that is neither blank nor a comment
@@ -23,12 +23,13 @@
 //! # Ok::<(), cloud_config::Problems>(())
 //! ```
 //!
-//! Beyond upstream's rules: families are normalised; a Secret wins over credentials in the file; several
+//! Beyond upstream's rules: families are normalised; a Secret wins over credentials in the manager's file; several
 //! families need no switch. What the Go program ignores has no effect here either, so that swapping the
 //! image changes nothing; a warning names the key that has.
 
 mod ccm;
 mod config;
+mod csi;
 mod document;
 mod environment;
 mod gcfg;
@@ -39,27 +40,34 @@ mod problem;
 mod reference;
 mod render;
 mod secret;
+mod values;
+mod vcenters;
 mod yaml;
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 pub use config::{
-    AddressRules, Config, CredentialSource, Inline, InvalidSubnet, IpFamily, Labels, Nodes,
-    SecretName, Subnet, VCenter,
+    Access, AddressRules, ClusterId, ClusterIdProblem, Config, CredentialSource, CsiConfig,
+    CsiVCenter, Inline, Intervals, InvalidClusterId, InvalidSubnet, IpFamily, Labels,
+    NetPermission, Nodes, SecretName, SnapshotLimits, Subnet, TopologyCategory, VCenter,
 };
 pub use keys::Format;
 pub use problem::{Position, Problem, Problems};
-pub use render::{Written, write};
+pub use render::{Written, write, write_csi};
 pub use secret::{Login, Logins, MissingLogin};
 
 use document::Document;
+use keys::FileKind;
 use problem::{Mistake, Place, Report};
 
 /// A configuration that can be used.
 #[derive(Debug)]
-pub struct Accepted {
+pub struct Accepted<C = Config> {
     /// With all values valid.
-    pub config: Config,
+    pub config: C,
     /// As detected.
     pub format: Format,
     /// What works, but perhaps not as intended.
@@ -81,30 +89,64 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Reads a file; its name is for messages only.
+    /// Reads the cloud controller manager's file; its name is for messages only.
     pub fn read(&self, file: &str, bytes: &[u8]) -> Result<Accepted, Problems> {
+        self.read_as(|_| FileKind::Ccm, ccm::build, file, bytes)
+    }
+
+    /// Reads the CSI driver's file, which may be empty if the environment has everything. YAML, which the Go driver does
+    /// not know, has the manager's names.
+    pub fn read_csi(&self, file: &str, bytes: &[u8]) -> Result<Accepted<CsiConfig>, Problems> {
+        let kind = |format| match format {
+            Format::Ini => FileKind::Csi,
+            Format::Yaml => FileKind::Shared,
+        };
+        self.read_as(kind, csi::build, file, bytes)
+    }
+
+    /// Reads the cloud controller manager's file for the CSI driver: one configuration for both.
+    pub fn read_shared(&self, file: &str, bytes: &[u8]) -> Result<Accepted<CsiConfig>, Problems> {
+        self.read_as(|_| FileKind::Shared, csi::build, file, bytes)
+    }
+
+    fn read_as<C>(
+        &self,
+        kind: impl Fn(Format) -> FileKind,
+        build: impl Fn(&Document, Option<&Path>, &mut Report) -> Option<C>,
+        file: &str,
+        bytes: &[u8],
+    ) -> Result<Accepted<C>, Problems> {
         let mut report = Report::new(file, self.strict);
         let (format, text) = match decode(bytes) {
-            Ok(decoded) => decoded,
+            Ok((Some(format), text)) => (format, text),
+            // The Go CSI driver works from the environment alone.
+            Ok((None, text)) if kind(Format::Ini) == FileKind::Csi => (Format::Ini, text),
+            Ok((None, _)) => {
+                let remedy = "name at least one vCenter, as docs/user/configuration.md shows";
+                report.refuse(Place::Whole, "", "the configuration is empty", remedy);
+                return report.finish(None).map(|(accepted, _)| accepted);
+            }
             Err(mistake) => {
                 report.refuse_mistake("", mistake);
                 return report.finish(None).map(|(accepted, _)| accepted);
             }
         };
+        let kind = kind(format);
         let blocks = match format {
             Format::Ini => gcfg::parse(text, &mut report),
-            Format::Yaml => yaml::parse(text, &mut report),
+            Format::Yaml => yaml::parse(text, kind, &mut report),
         };
-        let mut document = Document::new(format, blocks, self.ignore_load_balancing, &mut report);
+        let ignore = self.ignore_load_balancing;
+        let mut document = Document::new(format, kind, blocks, ignore, &mut report);
         environment::apply(&mut document, &self.environment, &mut report);
-        let config = ccm::build(&document, self.secrets_directory.as_deref(), &mut report);
+        let config = build(&document, self.secrets_directory.as_deref(), &mut report);
         let (config, warnings) = report.finish(config)?;
         Ok(Accepted { config, format, warnings })
     }
 }
 
-/// The format and the text, without a byte order mark.
-fn decode(bytes: &[u8]) -> Result<(Format, &str), Mistake> {
+/// The format, if there is more than comments, and the text, without a byte order mark.
+fn decode(bytes: &[u8]) -> Result<(Option<Format>, &str), Mistake> {
     let text = str::from_utf8(bytes).map_err(|error| {
         let good = String::from_utf8_lossy(&bytes[..error.valid_up_to()]);
         let at = Place::File(Position::after(&good));
@@ -115,7 +157,7 @@ fn decode(bytes: &[u8]) -> Result<(Format, &str), Mistake> {
 }
 
 /// The format of the first line that is neither blank nor a comment.
-fn detect(text: &str) -> Result<Format, Mistake> {
+fn detect(text: &str) -> Result<Option<Format>, Mistake> {
     for (number, line) in text.lines().enumerate() {
         let content = line.trim_start();
         let column = line.chars().count() - content.chars().count() + 1;
@@ -124,11 +166,11 @@ fn detect(text: &str) -> Result<Format, Mistake> {
         });
         return match content.chars().next() {
             None | Some('#' | ';') => continue,
-            Some('[') => Ok(Format::Ini),
-            Some('{' | '%') => Ok(Format::Yaml),
-            Some(_) if content.starts_with("---") => Ok(Format::Yaml),
-            Some(_) if name.trim_start().starts_with('=') => Ok(Format::Ini),
-            Some(_) if name.trim_start().starts_with(':') => Ok(Format::Yaml),
+            Some('[') => Ok(Some(Format::Ini)),
+            Some('{' | '%') => Ok(Some(Format::Yaml)),
+            Some(_) if content.starts_with("---") => Ok(Some(Format::Yaml)),
+            Some(_) if name.trim_start().starts_with('=') => Ok(Some(Format::Ini)),
+            Some(_) if name.trim_start().starts_with(':') => Ok(Some(Format::Yaml)),
             Some(_) => Err(Mistake {
                 at: Place::File(Position { line: number + 1, column }),
                 text: "this is neither YAML nor INI",
@@ -136,9 +178,5 @@ fn detect(text: &str) -> Result<Format, Mistake> {
             }),
         };
     }
-    Err(Mistake {
-        at: Place::Whole,
-        text: "the configuration is empty",
-        remedy: "name at least one vCenter, as docs/user/configuration.md shows",
-    })
+    Ok(None)
 }

@@ -177,6 +177,7 @@ impl Report {
         self.problems.sort_by_key(|problem| problem.position);
         self.warnings.sort_by_key(|problem| problem.position);
         // Several vCenters may inherit the same problem.
+        self.problems.dedup();
         self.warnings.dedup();
         match value {
             Some(value) if self.problems.is_empty() => Ok((value, self.warnings)),

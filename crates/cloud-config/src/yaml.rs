@@ -12,7 +12,7 @@ use serde_saphyr::{Location, Spanned, options::NonFiniteFloatPolicy};
 
 use crate::{
     document::{Block, Item, Located, Value},
-    keys::{Format, Section},
+    keys::{FileKind, Format, Section},
     problem::{Place, Position, Report},
 };
 
@@ -107,7 +107,7 @@ fn source_at(location: Location, source: &str) -> Option<&str> {
 }
 
 /// All sections with their keys; mistakes go into the report.
-pub(crate) fn parse(text: &str, report: &mut Report) -> Vec<Block> {
+pub(crate) fn parse(text: &str, kind: FileKind, report: &mut Report) -> Vec<Block> {
     let options = serde_saphyr::options! {
         with_snippet: false,
         non_finite_float_policy: NonFiniteFloatPolicy::PassThrough,
@@ -122,7 +122,10 @@ pub(crate) fn parse(text: &str, report: &mut Report) -> Vec<Block> {
     let mut blocks = Vec::new();
     match root.content {
         Content::Map(sections) => {
-            for (name, node) in sections {
+            let foreign = |name: &Located| {
+                Section::find(&name.text, Format::Yaml).is_some_and(|it| it.is_foreign(kind))
+            };
+            for (name, node) in sections.into_iter().filter(|(name, _)| !foreign(name)) {
                 section(&name, node, text, &mut blocks, report);
             }
         }
@@ -147,7 +150,7 @@ fn section(name: &Located, node: Node, source: &str, blocks: &mut Vec<Block>, re
                 match node.content {
                     Content::Null => blocks.push(block(name, Some(sub), Vec::new(), source)),
                     Content::Map(entries) => blocks.push(block(name, Some(sub), entries, source)),
-                    _ => refuse_vcenter(name, &sub, report),
+                    _ => refuse_entry(name, &sub, known, report),
                 }
             }
         }
@@ -174,11 +177,16 @@ fn block(
     Block { name: name.clone(), subsection, items }
 }
 
-fn refuse_vcenter(name: &Located, sub: &Located, report: &mut Report) {
+fn refuse_entry(name: &Located, sub: &Located, known: Option<Section>, report: &mut Report) {
     let key = format!("{}.{}", name.text, sub.text);
-    let text = "the name of a vCenter is expected here, with its keys below it";
+    let (a, its) = match known {
+        Some(Section::NetPermissions) => ("a permission", "permission"),
+        Some(Section::TopologyCategory) => ("a category", "category"),
+        _ => ("a vCenter", "vCenter"),
+    };
+    let text = format!("the name of {a} is expected here, with its keys below it");
     let remedy = format!(
-        "if `{}` is a key, indent it below the name of its vCenter; \
+        "if `{}` is a key, indent it below the name of its {its}; \
          if it is that name, write the keys in lines of their own below it",
         sub.text
     );

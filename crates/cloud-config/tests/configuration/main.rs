@@ -5,6 +5,7 @@
 
 #![cfg(test)]
 
+mod csi;
 mod dialect;
 mod mutation;
 mod round_trip;

@@ -1,9 +1,9 @@
 //! Mutated files: whatever somebody does to a file, reading it ends, and ends with a value or with problems
 //! that have a place. Seeded, so that a failure repeats itself.
 
-use cloud_config::{Logins, Reader};
+use cloud_config::{Logins, Problems, Reader};
 
-use crate::{round_trip, tables};
+use crate::{csi, round_trip, tables};
 
 /// Numbers that look random and are the same every time (xorshift).
 struct Numbers(u64);
@@ -84,15 +84,24 @@ fn mutate(numbers: &mut Numbers, text: &mut Vec<u8>, other: &[u8]) {
     }
 }
 
+fn assert_explained(problems: &Problems, text: &[u8]) {
+    assert!(!problems.list.is_empty());
+    for problem in &problems.list {
+        assert!(!problem.text.is_empty() && !problem.remedy.is_empty());
+        let lines = text.iter().filter(|byte| **byte == b'\n').count() + 2;
+        let line = problem.position.map_or(1, |position| position.line);
+        assert!((1..=lines).contains(&line), "{problem}");
+    }
+}
+
 #[test]
 fn no_file_is_too_broken_to_be_read_or_refused() {
-    let seeds: Vec<Vec<u8>> = ["oracle.txt", "in-tree.txt", "mistakes.txt", "environment.txt"]
-        .into_iter()
-        .flat_map(tables::cases)
-        .map(|case| case.text.into_bytes())
-        .collect();
+    let tables =
+        ["oracle.txt", "in-tree.txt", "mistakes.txt", "environment.txt", "csi.txt", "shared.txt"];
+    let seeds: Vec<Vec<u8>> =
+        tables.into_iter().flat_map(tables::cases).map(|case| case.text.into_bytes()).collect();
     let mut numbers = Numbers(0x9e37_79b9_7f4a_7c15);
-    let mut accepted = 0;
+    let (mut accepted, mut csi_accepted) = (0, 0);
     for round in 0..5_000 {
         let mut text = seeds[numbers.below(seeds.len())].clone();
         let other = &seeds[numbers.below(seeds.len())];
@@ -105,18 +114,22 @@ fn no_file_is_too_broken_to_be_read_or_refused() {
                 let config = round_trip::without_fallback(read.config);
                 assert_eq!(round_trip::again(&config), config);
             }
-            Err(problems) => {
-                assert!(!problems.list.is_empty());
-                for problem in &problems.list {
-                    assert!(!problem.text.is_empty() && !problem.remedy.is_empty());
-                    let lines = text.iter().filter(|byte| **byte == b'\n').count() + 2;
-                    let line = problem.position.map_or(1, |position| position.line);
-                    assert!((1..=lines).contains(&line), "{problem}");
+            Err(problems) => assert_explained(&problems, &text),
+        }
+        for read in [reader.read_csi("f", &text), reader.read_shared("f", &text)] {
+            match read {
+                Ok(read) => {
+                    csi_accepted += 1;
+                    let config = csi::without_fallback(read.config);
+                    assert_eq!(csi::again(&config), config);
                 }
+                Err(problems) => assert_explained(&problems, &text),
             }
         }
     }
-    assert!(accepted > 100, "only {accepted} mutants were accepted: the mutator is too rough");
+    for accepted in [accepted, csi_accepted] {
+        assert!(accepted > 100, "only {accepted} mutants were accepted: the mutator is too rough");
+    }
 }
 
 #[test]

@@ -3,14 +3,14 @@
 use std::{collections::BTreeMap, path::PathBuf};
 
 use cloud_config::{
-    Config, CredentialSource, Format, Inline, Login, Logins, Reader, SecretName, write,
+    Config, CredentialSource, Format, Inline, Login, Logins, Reader, SecretName, VCenter, write,
 };
 use proptest::{collection::vec, option, prelude::*};
 use secrecy::{ExposeSecret, SecretString};
 
 use crate::tables;
 
-fn wanted_secret() -> SecretName {
+pub(crate) fn wanted_secret() -> SecretName {
     SecretName { namespace: "kube-system".to_owned(), name: "migrated".to_owned() }
 }
 
@@ -22,27 +22,27 @@ pub(crate) fn again(config: &Config) -> Config {
         .unwrap_or_else(|problems| panic!("{problems}\n{}", written.yaml));
     assert_eq!(accepted.format, Format::Yaml);
     assert_eq!(accepted.warnings, []);
-    let logins: BTreeMap<&SecretName, Logins> = written
-        .secrets
-        .iter()
-        .map(|(name, entries)| {
-            let entries =
-                entries.iter().map(|(key, value)| (key.as_str(), value.expose_secret().as_bytes()));
-            (name, Logins::read(&name.to_string(), entries).unwrap().0)
-        })
-        .collect();
     let mut config = accepted.config;
     for vcenter in &mut config.vcenters {
-        if let CredentialSource::Secret(name) = &vcenter.credentials
-            && let Some(logins) = logins.get(name)
-        {
-            let Login::Password(inline) = logins.find(&vcenter.server).unwrap() else {
-                panic!("a password became a session")
-            };
-            vcenter.credentials = CredentialSource::Inline(inline.clone());
-        }
+        restore_credentials(vcenter, &written.secrets);
     }
     config
+}
+
+/// Takes credentials that had to move into a Secret from there.
+pub(crate) fn restore_credentials(
+    vcenter: &mut VCenter,
+    secrets: &BTreeMap<SecretName, BTreeMap<String, SecretString>>,
+) {
+    let CredentialSource::Secret(name) = &vcenter.credentials else { return };
+    let Some(entries) = secrets.get(name) else { return };
+    let entries =
+        entries.iter().map(|(key, value)| (key.as_str(), value.expose_secret().as_bytes()));
+    let (logins, _) = Logins::read(&name.to_string(), entries).unwrap();
+    let Login::Password(inline) = logins.find(&vcenter.server).unwrap() else {
+        panic!("a password became a session")
+    };
+    vcenter.credentials = CredentialSource::Inline(inline.clone());
 }
 
 /// Passwords are not written, so a Secret that is written needs no fallback.
@@ -97,7 +97,7 @@ fn a_migrated_file_has_no_password_and_names_the_secret_that_has() {
 }
 
 /// Texts that people and programs put into such files, hostile ones included.
-fn anything() -> impl Strategy<Value = String> {
+pub(crate) fn anything() -> impl Strategy<Value = String> {
     prop_oneof![
         "[a-zA-Z0-9@._/-]{1,12}",
         "[ -~]{1,12}",
@@ -110,7 +110,7 @@ fn anything() -> impl Strategy<Value = String> {
 }
 
 /// A value as gcfg wants it in quotes.
-fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     let mut quoted = String::from("\"");
     for letter in text.chars() {
         match letter {
@@ -123,7 +123,7 @@ fn quoted(text: &str) -> String {
     quoted + "\""
 }
 
-fn server() -> impl Strategy<Value = String> {
+pub(crate) fn server() -> impl Strategy<Value = String> {
     prop_oneof!["[a-z][a-z0-9.-]{0,10}[a-z0-9]", "10\\.0\\.0\\.[1-9]", Just("fd00::10".to_owned())]
 }
 
@@ -186,7 +186,7 @@ proptest! {
             vcenter.credentials = CredentialSource::Inline(Inline { user, password });
             config.vcenters.push(vcenter);
         }
-        config.vcenters.push(cloud_config::VCenter {
+        config.vcenters.push(VCenter {
             name: "directory".to_owned(),
             credentials: CredentialSource::Directory(PathBuf::from("/a b")),
             ..template

@@ -45,6 +45,18 @@ fn families_with_a_blank_after_the_comma_or_in_capitals_are_families() {
 }
 
 #[test]
+fn a_list_of_one_text_with_commas_is_a_list_of_several_as_charts_write_it() {
+    for list in ["[\"/dc1,/dc2\"]", "[/dc1, /dc2]", "\"/dc1, /dc2\""] {
+        let text = format!(
+            "global: {{server: a, user: u, password: p, datacenters: {list}, ipFamily: \"ipv6,ipv4\"}}\n"
+        );
+        let vcenter = &read(&text).unwrap().config.vcenters[0];
+        assert_eq!(vcenter.datacenters, ["/dc1", "/dc2"], "{list}");
+        assert_eq!(vcenter.ip_families, [IpFamily::V6, IpFamily::V4], "{list}");
+    }
+}
+
+#[test]
 fn a_family_in_yaml_is_validated_too() {
     let problems =
         read("global: {server: a, user: u, password: p, ipFamily: [ipv5]}\n").unwrap_err();
@@ -138,6 +150,22 @@ fn a_backslash_in_a_password_is_explained() {
     );
     let quoted = read("[Global]\nserver = a\nuser = u\npassword = \"a\\\\b\"\n").unwrap();
     assert_eq!(password(&quoted, 0), "a\\b");
+}
+
+#[test]
+fn a_password_with_a_hash_outside_quotes_leads_to_a_hint() {
+    let cut = read("[Global]\nserver = a\nuser = u\npassword = hunter#2\n").unwrap();
+    assert_eq!(password(&cut, 0), "hunter");
+    assert_eq!(
+        cut.warnings[0].to_string(),
+        "vsphere.conf:4:18: password: the value ends here, and a comment begins; \
+         put the value in double quotes if this belongs to it, or a blank before it if not"
+    );
+    for harmless in ["p # a comment", "\"p\"# a comment", "\"p;2\"", "p ;", "#p"] {
+        let text = format!("[Global]\nserver = a\nuser = u\nzone = {harmless}\npassword = p\n");
+        let warnings = read(&text).unwrap().warnings;
+        assert!(warnings.iter().all(|it| it.text != cut.warnings[0].text), "{harmless}");
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Runs the tables in `tests/data`.
 //!
-//! A case is `=== name`, then lines such as `env NAME=value` or `strict`, an empty line, the text, a line `--->` and
+//! A case is `=== name`, then lines such as `env NAME=value`, `strict` or `of the manager`, an empty line, the text, a line `--->` and
 //! what becomes of it: every vCenter in a line, or every problem. In texts `⇥` is a tab.
 
 use std::{
@@ -10,9 +10,11 @@ use std::{
 };
 
 use cloud_config::{
-    Accepted, AddressRules, Config, CredentialSource, Login, Logins, Problem, Reader,
+    Accepted, AddressRules, Config, CredentialSource, Login, Logins, Problem, Reader, VCenter,
 };
 use secrecy::ExposeSecret;
+
+use crate::csi;
 
 pub(crate) struct Case {
     pub(crate) name: String,
@@ -59,6 +61,18 @@ impl Case {
         }
     }
 
+    fn csi_outcome(&self) -> String {
+        let read = if self.settings.iter().any(|line| line == "of the manager") {
+            self.reader().read_shared("vsphere.conf", self.text.as_bytes())
+        } else {
+            self.reader().read_csi("csi-vsphere.conf", self.text.as_bytes())
+        };
+        match read {
+            Ok(Accepted { config, warnings, .. }) => csi::describe(&config) + &list(&warnings),
+            Err(problems) => problems.to_string(),
+        }
+    }
+
     fn outcome(&self) -> String {
         match self.reader().read("vsphere.conf", self.text.as_bytes()) {
             Ok(Accepted { config, warnings, .. }) => describe(&config) + &list(&warnings),
@@ -71,30 +85,29 @@ fn list(warnings: &[Problem]) -> String {
     warnings.iter().fold(String::new(), |text, warning| format!("{text}warning: {warning}\n"))
 }
 
+pub(crate) fn describe_vcenter(vcenter: &VCenter) -> String {
+    let credentials = match &vcenter.credentials {
+        CredentialSource::Inline(inline) => {
+            format!("inline {:?} {:?}", inline.user, inline.password.expose_secret())
+        }
+        CredentialSource::Secret(name) => format!("Secret {name}"),
+        CredentialSource::Directory(path) => format!("directory {}", path.display()),
+    };
+    let families: Vec<String> = vcenter.ip_families.iter().map(ToString::to_string).collect();
+    format!(
+        "{}: {} | {}:{} | {:?} | {:?} | {credentials} | {}\n",
+        vcenter.name,
+        vcenter.server,
+        vcenter.endpoint.host(),
+        vcenter.endpoint.port(),
+        vcenter.trust,
+        vcenter.datacenters,
+        families.join(" ")
+    )
+}
+
 fn describe(config: &Config) -> String {
-    let mut text = String::new();
-    for vcenter in &config.vcenters {
-        let credentials = match &vcenter.credentials {
-            CredentialSource::Inline(inline) => {
-                format!("inline {:?} {:?}", inline.user, inline.password.expose_secret())
-            }
-            CredentialSource::Secret(name) => format!("Secret {name}"),
-            CredentialSource::Directory(path) => format!("directory {}", path.display()),
-        };
-        let families: Vec<String> = vcenter.ip_families.iter().map(ToString::to_string).collect();
-        writeln!(
-            text,
-            "{}: {} | {}:{} | {:?} | {:?} | {credentials} | {}",
-            vcenter.name,
-            vcenter.server,
-            vcenter.endpoint.host(),
-            vcenter.endpoint.port(),
-            vcenter.trust,
-            vcenter.datacenters,
-            families.join(" ")
-        )
-        .unwrap();
-    }
+    let mut text: String = config.vcenters.iter().map(describe_vcenter).collect();
     let labels = &config.labels;
     if labels.zone.is_some() || labels.region.is_some() {
         writeln!(text, "labels: zone {:?}, region {:?}", labels.zone, labels.region).unwrap();
@@ -193,4 +206,14 @@ fn secrets_of_the_oracle_are_read_as_upstream_reads_them_or_better() {
             Err(problems) => problems.to_string(),
         }
     });
+}
+
+#[test]
+fn the_csi_drivers_files_are_read_as_the_go_driver_reads_them_or_better() {
+    check("csi.txt", Case::csi_outcome);
+}
+
+#[test]
+fn the_managers_file_serves_the_csi_driver_too() {
+    check("shared.txt", Case::csi_outcome);
 }
