@@ -153,26 +153,29 @@ pub(crate) fn overlay(model: &mut Model, text: &str) -> Result<()> {
                 model.methods.push(method);
                 owner = Owner::Method;
             }
-            ["seen", name, rest @ ..] => {
-                let since = since(model, &line, rest)?;
-                let same =
-                    |known: &&mut Method| known.name == *name && known.service == line.service;
-                let (before, fields) = if let Some(data) = model.data.get_mut(*name) {
-                    (&mut data.since, &mut data.fields)
-                } else if let Some(method) = model.methods.iter_mut().find(same) {
-                    (&mut method.since, &mut method.parameters)
-                } else {
-                    bail!("{place}: no type or method {name}");
-                };
-                // Fields that were added later stay so.
-                for field in fields.iter_mut().filter(|field| field.since == *before) {
-                    field.since.clone_from(&since);
-                }
-                *before = since;
-            }
+            ["seen", name, rest @ ..] => seen(model, &line, name, rest)?,
             _ => bail!("{place}: not understood; the top of the file says what a line may be"),
         }
     }
+    Ok(())
+}
+
+/// `since VERSION` for a type or method that is older than the tables say.
+fn seen(model: &mut Model, line: &Line<'_>, name: &str, rest: &[&str]) -> Result<()> {
+    let since = since(model, line, rest)?;
+    let same = |known: &&mut Method| known.name == name && known.service == line.service;
+    let (before, fields) = if let Some(data) = model.data.get_mut(name) {
+        (&mut data.since, &mut data.fields)
+    } else if let Some(method) = model.methods.iter_mut().find(same) {
+        (&mut method.since, &mut method.parameters)
+    } else {
+        bail!("{}: no type or method {name}", line.place);
+    };
+    // Fields that were added later stay so.
+    for field in fields.iter_mut().filter(|field| field.since == *before) {
+        field.since.clone_from(&since);
+    }
+    *before = since;
     Ok(())
 }
 
