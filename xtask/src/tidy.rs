@@ -11,6 +11,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("ccm", &["cloud-config", "daemon", "vcenter", "vsphere"]),
     ("cloud-config", &["vsphere"]),
     ("components", &[]),
+    ("csi", &[]),
     ("daemon", &[]),
     ("lab", &["components"]),
     ("vcenter", &["cloud-config", "daemon", "vsphere"]),
@@ -25,10 +26,13 @@ const DEVELOPMENT_ONLY: &[&str] = &["components", "lab", "xtask"];
 const LONGEST_FILE: usize = 600;
 
 /// Files that may be longer, each with its reason.
-const LONG_FILES: &[(&str, &str)] = &[(
-    "crates/vsphere/src/types/faults.rs",
-    "a generated table with a line per fault; nobody reads it from front to back",
-)];
+const LONG_FILES: &[(&str, &str)] = &[
+    ("crates/csi/src/proto.rs", "generated from the CSI specification"),
+    (
+        "crates/vsphere/src/types/faults.rs",
+        "a generated table with a line per fault; nobody reads it from front to back",
+    ),
+];
 
 /// Words that name no thing of our domain.
 const BANNED_WORDS: &[&str] = &["Manager", "Helper", "Util", "Common", "Info", "Data", "Handler"];
@@ -205,7 +209,9 @@ fn lints_are_not_silenced_without_a_reason() {
     // Put together here so that this file does not find itself.
     let banned =
         ["#[allow", "#![allow", "#[ignore", "#[should_", "to\u{64}o!", "FIX\u{4d}E", "XX\u{58}"];
-    for (path, text) in files(&[".rs", ".go"]) {
+    // Its generator silences what it does not keep to.
+    let is_ours = |(path, _): &(String, String)| path != "crates/csi/src/proto.rs";
+    for (path, text) in files(&[".rs", ".go"]).into_iter().filter(is_ours) {
         for (number, line) in text.lines().enumerate() {
             let found = banned.iter().find(|word| {
                 line.trim_start().starts_with(**word) || line.contains(&format!("// {word}"))

@@ -1,0 +1,251 @@
+//! Does what a plan says, with system calls and the tools of file systems. Everything here blocks.
+
+use std::{
+    fs::{self, DirBuilder, File, OpenOptions},
+    io::{self, Seek as _, SeekFrom, Write as _},
+    os::unix::fs::DirBuilderExt as _,
+    path::Path,
+    process::{Command, Stdio},
+};
+
+use tracing::info;
+
+use super::{
+    mounts,
+    plan::Step,
+    probe::{FileSystem, Mark},
+};
+use crate::refusal::{Kind, Refusal};
+
+/// Where the tools of file systems are, whatever the environment says.
+const TOOLS: &str = "/usr/sbin:/usr/bin:/sbin:/bin";
+/// kubelet makes its own directories so.
+const DIRECTORY_MODE: u32 = 0o750;
+
+/// Does the steps in their order; what is done stays done when one fails.
+///
+/// # Errors
+/// The step that failed, and why.
+pub(super) fn steps(volume: &str, steps: &[Step]) -> Result<(), Refusal> {
+    for step in steps {
+        one(step).map_err(|failure| refuse(volume, step, failure))?;
+        info!(volume, step = %Said(step), "node step done");
+    }
+    Ok(())
+}
+
+/// Why a step failed.
+enum Failure {
+    Io(io::Error),
+    /// A program ended with an error; what it printed.
+    Program(String),
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+fn one(step: &Step) -> Result<(), Failure> {
+    match step {
+        Step::CreateDirectory(path) => {
+            DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(path)?;
+        }
+        Step::CreateFile(path) => {
+            if let Some(parent) = path.parent() {
+                DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(parent)?;
+            }
+            OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
+        }
+        Step::Wipe(device) => wipe(device)?,
+        Step::Mark(device) => with_mark(device, Mark::write)?,
+        Step::ClearMark(device) => with_mark(device, Mark::clear)?,
+        Step::Format { device, kind, options } => format(device, *kind, options)?,
+        Step::Check { device, kind } => check(device, *kind)?,
+        Step::Mount { device, target, kind, options } => {
+            mounts::mount(device, target, kind.name(), options)?;
+        }
+        Step::Bind { source, target, options } => mounts::bind(source, target, options)?,
+        Step::Grow { device, target, kind } => grow(device, target, *kind)?,
+        Step::Unmount(path) => mounts::unmount(path)?,
+        Step::RemoveDirectory(path) => absent_is_done(fs::remove_dir(path))?,
+        Step::RemoveFile(path) => absent_is_done(fs::remove_file(path))?,
+    }
+    Ok(())
+}
+
+fn absent_is_done(removed: io::Result<()>) -> io::Result<()> {
+    match removed {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}
+
+/// Opens a disk for writing that nobody has mounted: the kernel refuses an exclusive open otherwise.
+fn exclusively(device: &Path) -> io::Result<File> {
+    use std::os::unix::fs::OpenOptionsExt as _;
+    let flags = rustix::fs::OFlags::EXCL.bits().cast_signed();
+    OpenOptions::new().read(true).write(true).custom_flags(flags).open(device)
+}
+
+fn with_mark(device: &Path, change: impl Fn(Mark, &mut File) -> io::Result<()>) -> io::Result<()> {
+    let mut disk = exclusively(device)?;
+    let size = disk.seek(SeekFrom::End(0))?;
+    let mark = Mark::of(size).ok_or_else(|| io::Error::other("the disk is too small"))?;
+    change(mark, &mut disk)
+}
+
+/// Clears the ends of a disk, so that tools which look at it first find it blank.
+fn wipe(device: &Path) -> io::Result<()> {
+    const END: usize = 1 << 20;
+    let mut disk = exclusively(device)?;
+    let size = disk.seek(SeekFrom::End(0))?;
+    let zeros = vec![0; END.min(usize::try_from(size).unwrap_or(END))];
+    for offset in [0, size - zeros.len() as u64] {
+        disk.seek(SeekFrom::Start(offset))?;
+        disk.write_all(&zeros)?;
+    }
+    disk.sync_all()
+}
+
+fn tool(name: &str) -> Command {
+    let mut command = Command::new(name);
+    command.env("PATH", TOOLS);
+    command
+}
+
+/// The program that makes a file system, with the options that are right for a blank disk: discarding its blocks
+/// would only take time, and remove the mark of the format.
+pub(super) fn mkfs(kind: FileSystem) -> Command {
+    let mut command = tool(&format!("mkfs.{kind}"));
+    command.args(match kind {
+        FileSystem::Ext2 | FileSystem::Ext3 | FileSystem::Ext4 => {
+            &["-q", "-F", "-m", "0", "-E", "nodiscard"][..]
+        }
+        FileSystem::Xfs | FileSystem::Btrfs => &["-q", "-K"][..],
+    });
+    command
+}
+
+fn format(device: &Path, kind: FileSystem, options: &[String]) -> Result<(), Failure> {
+    let mut command = mkfs(kind);
+    command.args(options).arg(device);
+    run(command, |code| code == 0)
+}
+
+fn check(device: &Path, kind: FileSystem) -> Result<(), Failure> {
+    let mut command = tool(&format!("fsck.{kind}"));
+    command.arg("-p").arg(device);
+    // 1: errors were corrected.
+    run(command, |code| code == 0 || code == 1)
+}
+
+fn grow(device: &Path, target: &Path, kind: FileSystem) -> Result<(), Failure> {
+    let command = match kind {
+        FileSystem::Ext2 | FileSystem::Ext3 | FileSystem::Ext4 => {
+            let mut command = tool("resize2fs");
+            command.arg(device);
+            command
+        }
+        FileSystem::Xfs => {
+            let mut command = tool("xfs_growfs");
+            command.arg("-d").arg(target);
+            command
+        }
+        FileSystem::Btrfs => {
+            let mut command = tool("btrfs");
+            command.args(["filesystem", "resize", "max"]).arg(target);
+            command
+        }
+    };
+    run(command, |code| code == 0)
+}
+
+fn run(mut command: Command, is_success: impl Fn(i32) -> bool) -> Result<(), Failure> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let output = command.stdin(Stdio::null()).output().map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => {
+            Failure::Program(format!("{program} is not installed on this node"))
+        }
+        _ => Failure::Io(error),
+    })?;
+    if output.status.code().is_some_and(is_success) {
+        return Ok(());
+    }
+    let printed = [output.stderr, output.stdout].concat();
+    let lines: Vec<String> = String::from_utf8_lossy(&printed)
+        .lines()
+        .map(|line| line.trim().to_owned())
+        .filter(|line| !line.is_empty())
+        .collect();
+    Err(Failure::Program(format!("{program} failed ({}): {}", output.status, lines.join("; "))))
+}
+
+fn refuse(volume: &str, step: &Step, failure: Failure) -> Refusal {
+    let what = format!("volume {volume}: could not {}", Said(step));
+    match failure {
+        Failure::Program(text) => {
+            let refusal = Refusal::new(Kind::Internal, format!("{what}: {text}"));
+            match step {
+                Step::Check { device, .. } => refusal.remedy(format!(
+                    "the file system has errors that need a decision; run fsck on {} on this node",
+                    device.display()
+                )),
+                _ => refusal,
+            }
+        }
+        Failure::Io(error) => {
+            let busy = error.kind() == io::ErrorKind::ResourceBusy;
+            let refusal =
+                Refusal::new(if busy { Kind::Precondition } else { Kind::Internal }, what);
+            let remedy = match (busy, step) {
+                (true, Step::Unmount(path)) => Some(format!(
+                    "a process on this node has files open there: fuser -vm {}",
+                    path.display()
+                )),
+                (true, _) => Some("something else on this node uses the disk".to_owned()),
+                (false, Step::RemoveDirectory(path))
+                    if error.kind() == io::ErrorKind::DirectoryNotEmpty =>
+                {
+                    Some(format!(
+                        "{} holds files that are not on the volume; look at them and remove them",
+                        path.display()
+                    ))
+                }
+                _ => None,
+            };
+            let refusal = refusal.because(error);
+            remedy.into_iter().fold(refusal, Refusal::remedy)
+        }
+    }
+}
+
+/// A step in words, as the end of "could not …".
+struct Said<'a>(&'a Step);
+
+impl std::fmt::Display for Said<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0 {
+            Step::CreateDirectory(path) => write!(f, "create the directory {}", path.display()),
+            Step::CreateFile(path) => write!(f, "create the file {}", path.display()),
+            Step::Wipe(device) => write!(f, "clear the interrupted format of {}", device.display()),
+            Step::Mark(device) => write!(f, "mark {} as being formatted", device.display()),
+            Step::ClearMark(device) => {
+                write!(f, "remove the mark of the format from {}", device.display())
+            }
+            Step::Format { device, kind, .. } => write!(f, "format {} as {kind}", device.display()),
+            Step::Check { device, kind } => write!(f, "check {kind} on {}", device.display()),
+            Step::Mount { device, target, .. } => {
+                write!(f, "mount {} at {}", device.display(), target.display())
+            }
+            Step::Bind { source, target, .. } => {
+                write!(f, "bind {} to {}", source.display(), target.display())
+            }
+            Step::Grow { target, kind, .. } => write!(f, "grow {kind} at {}", target.display()),
+            Step::Unmount(path) => write!(f, "unmount {}", path.display()),
+            Step::RemoveDirectory(path) => write!(f, "remove the directory {}", path.display()),
+            Step::RemoveFile(path) => write!(f, "remove the file {}", path.display()),
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! The node on real disks: loop devices, the tools of this machine, the kernel's own mounts.
+
+mod nodes {
+    use std::{
+        env, fs,
+        fs::{File, OpenOptions},
+        future::Future,
+        io::{Seek as _, SeekFrom, Write as _},
+        os::unix::fs::{FileTypeExt as _, symlink},
+        path::{Path, PathBuf},
+        process::Command,
+    };
+
+    use tempfile::TempDir;
+
+    use crate::{
+        node::{
+            Expand, HostPaths, Node, Publish, Stage,
+            device::DiskUuid,
+            mounts::Options,
+            plan::Access,
+            probe::{FileSystem, Mark},
+        },
+        refusal::Kind,
+    };
+
+    const ALONE: &str = "CSI_TEST_HAS_MOUNTS_OF_ITS_OWN";
+    const MIB: u64 = 1 << 20;
+
+    /// Runs a test in a process with mounts of its own: whatever happens, the kernel removes them with it.
+    fn alone<F: Future<Output = ()>>(name: &str, test: impl FnOnce() -> F) {
+        if env::var_os(ALONE).is_some() {
+            let runtime =
+                tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            return runtime.block_on(test());
+        }
+        let (_, module) = module_path!().split_once("::").unwrap();
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "--propagation", "private"]).arg(env::current_exe().unwrap());
+        command.args(["--exact", "--nocapture", &format!("{module}::{name}")]).env(ALONE, "1");
+        let output = command.output().unwrap();
+        let printed = [output.stdout, output.stderr].concat();
+        let printed = String::from_utf8_lossy(&printed);
+        assert!(output.status.success() && printed.contains("1 passed"), "{printed}");
+    }
+
+    /// A node with one disk.
+    struct World {
+        directory: TempDir,
+        node: Node,
+        disk: DiskUuid,
+        device: PathBuf,
+        /// The kernel removes a loop device that was marked for it with its last user.
+        _held: File,
+    }
+
+    impl World {
+        fn new(size: u64) -> Self {
+            let directory = TempDir::new().unwrap();
+            let file = directory.path().join("disk");
+            File::create(&file).unwrap().set_len(size).unwrap();
+            let device = PathBuf::from(
+                output(Command::new("losetup").args(["--find", "--show"]).arg(&file)).trim(),
+            );
+            let held = File::open(&device).unwrap();
+            output(Command::new("losetup").arg("--detach").arg(&device));
+            let disk: DiskUuid = "6000c29a-1234-5678-9abc-def012345678".parse().unwrap();
+            let dev = directory.path().join("dev");
+            fs::create_dir_all(dev.join("disk/by-id")).unwrap();
+            symlink(&device, dev.join(format!("disk/by-id/wwn-0x{disk}"))).unwrap();
+            let paths = HostPaths { dev, ..HostPaths::default() };
+            Self { node: Node::at(paths), directory, disk, device, _held: held }
+        }
+
+        fn path(&self, name: &str) -> PathBuf {
+            self.directory.path().join(name)
+        }
+
+        fn request(&self, access: Access) -> Stage {
+            Stage { volume: "v".into(), disk: self.disk, staging: self.path("staging"), access }
+        }
+
+        async fn stage(&self, kind: &str, options: &[&str]) -> Result<(), String> {
+            let options = Options::parse(options.iter().copied());
+            let access = Access::Mount {
+                file_system: FileSystem::from_name(kind),
+                options,
+                mkfs: Vec::new(),
+            };
+            self.node.stage(self.request(access)).await.map_err(|refusal| refusal.to_string())
+        }
+
+        async fn publish(&self, target: &str, options: &[&str]) -> Result<(), String> {
+            let request = Publish {
+                volume: "v".into(),
+                device: None,
+                staging: self.path("staging"),
+                target: self.path(target),
+                options: Options::parse(options.iter().copied()),
+            };
+            self.node.publish(request).await.map_err(|refusal| refusal.to_string())
+        }
+
+        async fn unpublish(&self, target: &str) -> Result<(), String> {
+            let done = self.node.unpublish("v".into(), self.path(target)).await;
+            done.map_err(|refusal| refusal.to_string())
+        }
+
+        async fn unstage(&self) -> Result<(), String> {
+            let done = self.node.unstage("v".into(), self.path("staging")).await;
+            done.map_err(|refusal| refusal.to_string())
+        }
+
+        fn grow_disk(&self, size: u64) {
+            OpenOptions::new().write(true).open(self.path("disk")).unwrap().set_len(size).unwrap();
+            output(Command::new("losetup").arg("--set-capacity").arg(&self.device));
+        }
+
+        fn write(&self, offset: u64, bytes: &[u8]) {
+            let mut disk = OpenOptions::new().write(true).open(&self.device).unwrap();
+            disk.seek(SeekFrom::Start(offset)).unwrap();
+            disk.write_all(bytes).unwrap();
+            disk.sync_all().unwrap();
+        }
+    }
+
+    fn output(command: &mut Command) -> String {
+        let output = command.output().unwrap();
+        assert!(
+            output.status.success(),
+            "{command:?}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    fn assert_refused(done: Result<(), String>, text: &str) {
+        let message = done.unwrap_err();
+        assert!(message.contains(text), "{message}");
+    }
+
+    #[test]
+    fn data_outlives_pods_and_every_call_may_be_repeated() {
+        alone("data_outlives_pods_and_every_call_may_be_repeated", || async {
+            for kind in ["ext4", "ext3", "xfs"] {
+                let world = World::new(512 * MIB);
+                for _ in 0..2 {
+                    world.stage(kind, &["noatime"]).await.unwrap();
+                }
+                for target in ["pod-1", "pod-1", "pod-2"] {
+                    world.publish(target, &[]).await.unwrap();
+                }
+                fs::write(world.path("pod-1/file"), kind).unwrap();
+                assert_eq!(fs::read_to_string(world.path("pod-2/file")).unwrap(), kind);
+                assert_refused(world.unstage().await, "pod-1");
+                for target in ["pod-1", "pod-1", "pod-2", "never"] {
+                    world.unpublish(target).await.unwrap();
+                    assert!(!world.path(target).exists());
+                }
+                for _ in 0..2 {
+                    world.unstage().await.unwrap();
+                }
+                world.stage("", &[]).await.unwrap();
+                world.publish("pod-3", &["ro"]).await.unwrap();
+                assert_eq!(fs::read_to_string(world.path("pod-3/file")).unwrap(), kind);
+                assert!(
+                    fs::write(world.path("pod-3/file"), "").is_err(),
+                    "a read-only volume was written"
+                );
+                assert_refused(world.publish("pod-3", &[]).await, "read-only");
+                assert_refused(world.stage("", &["ro"]).await, "for writing");
+            }
+        });
+    }
+
+    #[test]
+    fn a_disk_that_is_not_blank_is_never_formatted() {
+        alone("a_disk_that_is_not_blank_is_never_formatted", || async {
+            let cases: [(u64, &[u8], &str); 5] = [
+                (0, b"LUKS\xba\xbe", "a LUKS header"),
+                (512, b"LABELONE", "an LVM physical volume"),
+                (4086, b"SWAPSPACE2", "swap space"),
+                (510, &[0x55, 0xaa], "an MBR partition table"),
+                (700_000, b"somebody's data", "at 700000"),
+            ];
+            for (offset, bytes, name) in cases {
+                let world = World::new(64 * MIB);
+                world.write(offset, bytes);
+                let before = fs::read(world.path("disk")).unwrap();
+                assert_refused(world.stage("ext4", &[]).await, name);
+                assert_eq!(
+                    fs::read(world.path("disk")).unwrap(),
+                    before,
+                    "{name}: the disk was written"
+                );
+            }
+            let world = World::new(512 * MIB);
+            world.stage("xfs", &[]).await.unwrap();
+            world.unstage().await.unwrap();
+            assert_refused(world.stage("ext4", &[]).await, "holds xfs");
+            assert_refused(World::new(MIB).stage("ext4", &[]).await, "too few");
+            assert_refused(World::new(64 * MIB).stage("ext4", &["ro"]).await, "blank");
+        });
+    }
+
+    #[test]
+    fn a_format_that_was_interrupted_is_done_again() {
+        alone("a_format_that_was_interrupted_is_done_again", || async {
+            for kind in ["ext4", "xfs"] {
+                let world = World::new(512 * MIB);
+                // What a node leaves that loses power in the middle of mkfs.
+                let mut disk = OpenOptions::new().write(true).open(&world.device).unwrap();
+                Mark::of(512 * MIB).unwrap().write(&mut disk).unwrap();
+                drop(disk);
+                world.write(40_000, b"half of a file system");
+                world.stage(kind, &[]).await.unwrap();
+                fs::write(world.path("staging/file"), "").unwrap();
+            }
+        });
+    }
+
+    #[test]
+    fn a_volume_is_used_as_a_device() {
+        alone("a_volume_is_used_as_a_device", || async {
+            let world = World::new(64 * MIB);
+            world.node.stage(world.request(Access::Block)).await.unwrap();
+            let publish = || Publish {
+                volume: "v".into(),
+                device: Some(world.disk),
+                staging: world.path("staging"),
+                target: world.path("pods/device"),
+                options: Options::default(),
+            };
+            for _ in 0..2 {
+                world.node.publish(publish()).await.unwrap();
+            }
+            let target = world.path("pods/device");
+            assert!(fs::metadata(&target).unwrap().file_type().is_block_device());
+            let mut device = OpenOptions::new().write(true).open(&target).unwrap();
+            device.write_all(b"raw").unwrap();
+            device.sync_all().unwrap();
+            drop(device);
+            assert_eq!(fs::read(world.path("disk")).unwrap()[..3], *b"raw");
+            let stats = world.node.stats("v".into(), target.clone()).await.unwrap();
+            assert_eq!((stats.bytes.total, stats.inodes), (64 * MIB, None));
+            world.grow_disk(96 * MIB);
+            let expand = Expand { volume: "v".into(), path: target.clone(), bytes: 96 * MIB };
+            assert_eq!(world.node.expand(expand).await.unwrap(), 96 * MIB);
+            world.unpublish("pods/device").await.unwrap();
+            assert!(!target.exists());
+        });
+    }
+
+    #[test]
+    fn a_file_system_grows_with_its_disk_while_it_is_used() {
+        alone("a_file_system_grows_with_its_disk_while_it_is_used", || async {
+            let world = World::new(512 * MIB);
+            world.stage("xfs", &[]).await.unwrap();
+            world.publish("pod", &[]).await.unwrap();
+            let total = || async {
+                world.node.stats("v".into(), world.path("pod")).await.unwrap().bytes.total
+            };
+            let before = total().await;
+            world.grow_disk(1024 * MIB);
+            for _ in 0..2 {
+                let expand =
+                    Expand { volume: "v".into(), path: world.path("pod"), bytes: 1024 * MIB };
+                assert_eq!(world.node.expand(expand).await.unwrap(), 1024 * MIB);
+            }
+            assert!(total().await > before + 400 * MIB);
+        });
+    }
+
+    #[test]
+    fn a_mount_in_use_is_not_taken_away() {
+        alone("a_mount_in_use_is_not_taken_away", || async {
+            let world = World::new(512 * MIB);
+            world.stage("ext4", &[]).await.unwrap();
+            world.publish("pod", &[]).await.unwrap();
+            let open = File::create(world.path("pod/file")).unwrap();
+            assert_refused(world.unpublish("pod").await, "fuser -vm");
+            drop(open);
+            world.unpublish("pod").await.unwrap();
+        });
+    }
+
+    #[test]
+    fn files_below_a_target_are_never_removed() {
+        alone("files_below_a_target_are_never_removed", || async {
+            let world = World::new(64 * MIB);
+            fs::create_dir(world.path("pod")).unwrap();
+            fs::write(world.path("pod/precious"), "data").unwrap();
+            assert_refused(world.unpublish("pod").await, "holds files that are not on the volume");
+            assert_eq!(fs::read_to_string(world.path("pod/precious")).unwrap(), "data");
+        });
+    }
+
+    #[test]
+    fn a_path_without_a_volume_has_no_stats() {
+        alone("a_path_without_a_volume_has_no_stats", || async {
+            let world = World::new(MIB);
+            for path in [Path::new("/nonexistent"), world.directory.path()] {
+                let refusal = world.node.stats("v".into(), path.to_owned()).await.unwrap_err();
+                assert_eq!(refusal.kind, Kind::NotFound, "{refusal}");
+            }
+        });
+    }
+}
