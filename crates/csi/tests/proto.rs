@@ -31,7 +31,7 @@ fn generated() -> Result<String> {
     descriptors.file.iter_mut().for_each(|file| file.source_code_info = None);
     let out = tempfile::tempdir()?;
     tonic_prost_build::configure()
-        .build_client(true)
+        .build_client(false)
         .build_transport(false)
         .out_dir(out.path())
         .compile_fds(descriptors)?;
