@@ -21,8 +21,6 @@ pub enum Access {
         file_system: Option<FileSystem>,
         /// Options of mount.
         options: Options,
-        /// Options of mkfs.
-        mkfs: Vec<String>,
     },
     /// As a device.
     Block,
@@ -54,7 +52,7 @@ pub enum Step {
     /// Writes the mark of a format that begins.
     Mark(PathBuf),
     /// Makes a file system.
-    Format { device: PathBuf, kind: FileSystem, options: Vec<String> },
+    Format { device: PathBuf, kind: FileSystem },
     /// Removes the mark of a format that ended.
     ClearMark(PathBuf),
     /// Repairs what a file system's own checker repairs without being asked.
@@ -115,7 +113,7 @@ pub fn stage(
     access: &Access,
     facts: &StageFacts,
 ) -> Result<Vec<Step>, Refusal> {
-    let Access::Mount { file_system, options, mkfs } = access else { return Ok(Vec::new()) };
+    let Access::Mount { file_system, options } = access else { return Ok(Vec::new()) };
     let StageFacts { disk, mounts, target: place } = facts;
     if let Some(mount) = topmost(mounts, target) {
         return staged(volume, disk, mount, options).map(|()| Vec::new());
@@ -138,7 +136,7 @@ pub fn stage(
     if *place == Place::Absent {
         steps.push(Step::CreateDirectory(target.to_owned()));
     }
-    let kind = content(volume, disk, *file_system, options, mkfs, &mut steps)?;
+    let kind = content(volume, disk, *file_system, options, &mut steps)?;
     let device = disk.device.path.clone();
     let mut options = options.clone();
     match kind {
@@ -190,7 +188,6 @@ fn content(
     disk: &Disk,
     wanted: Option<FileSystem>,
     options: &Options,
-    mkfs: &[String],
     steps: &mut Vec<Step>,
 ) -> Result<FileSystem, Refusal> {
     let device = &disk.device.path;
@@ -212,7 +209,7 @@ fn content(
                 steps.push(Step::Wipe(device.clone()));
             }
             steps.push(Step::Mark(device.clone()));
-            steps.push(Step::Format { device: device.clone(), kind, options: mkfs.to_vec() });
+            steps.push(Step::Format { device: device.clone(), kind });
             steps.push(Step::ClearMark(device.clone()));
             Ok(kind)
         }

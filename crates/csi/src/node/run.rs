@@ -61,7 +61,7 @@ fn one(step: &Step) -> Result<(), Failure> {
         Step::Wipe(device) => wipe(device)?,
         Step::Mark(device) => with_mark(device, Mark::write)?,
         Step::ClearMark(device) => with_mark(device, Mark::clear)?,
-        Step::Format { device, kind, options } => format(device, *kind, options)?,
+        Step::Format { device, kind } => format(device, *kind)?,
         Step::Check { device, kind } => check(device, *kind)?,
         Step::Mount { device, target, kind, options } => {
             mounts::mount(device, target, kind.name(), options)?;
@@ -128,9 +128,9 @@ pub(super) fn mkfs(kind: FileSystem) -> Command {
     command
 }
 
-fn format(device: &Path, kind: FileSystem, options: &[String]) -> Result<(), Failure> {
+fn format(device: &Path, kind: FileSystem) -> Result<(), Failure> {
     let mut command = mkfs(kind);
-    command.args(options).arg(device);
+    command.arg(device);
     run(command, |code| code == 0)
 }
 
@@ -234,7 +234,7 @@ impl std::fmt::Display for Said<'_> {
             Step::ClearMark(device) => {
                 write!(f, "remove the mark of the format from {}", device.display())
             }
-            Step::Format { device, kind, .. } => write!(f, "format {} as {kind}", device.display()),
+            Step::Format { device, kind } => write!(f, "format {} as {kind}", device.display()),
             Step::Check { device, kind } => write!(f, "check {kind} on {}", device.display()),
             Step::Mount { device, target, .. } => {
                 write!(f, "mount {} at {}", device.display(), target.display())

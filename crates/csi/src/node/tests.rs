@@ -82,11 +82,7 @@ mod nodes {
 
         async fn stage(&self, kind: &str, options: &[&str]) -> Result<(), String> {
             let options = Options::parse(options.iter().copied());
-            let access = Access::Mount {
-                file_system: FileSystem::from_name(kind),
-                options,
-                mkfs: Vec::new(),
-            };
+            let access = Access::Mount { file_system: FileSystem::from_name(kind), options };
             self.node.stage(self.request(access)).await.map_err(|refusal| refusal.to_string())
         }
 

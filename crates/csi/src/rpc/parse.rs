@@ -18,8 +18,6 @@ use crate::{
 
 /// In the publish context: the UUID of the attached disk.
 const DISK_UUID: &str = "diskUUID";
-/// In the volume context: options for mkfs, separated by blanks.
-const MKFS_OPTIONS: &str = "mkfsOptions";
 /// The longest string field of a request, by the specification.
 const LONGEST: usize = 128;
 /// The longest path that the kernel takes.
@@ -62,10 +60,7 @@ struct Usage {
     read_only: bool,
 }
 
-fn usage(
-    capability: Option<VolumeCapability>,
-    context: &HashMap<String, String>,
-) -> Result<Usage, Refusal> {
+fn usage(capability: Option<VolumeCapability>) -> Result<Usage, Refusal> {
     let capability = capability.ok_or_else(|| invalid("volume_capability is missing"))?;
     let mode = capability.access_mode.map(|mode| mode.mode());
     let read_only = match mode {
@@ -88,12 +83,7 @@ fn usage(
             if read_only {
                 options.add("ro");
             }
-            let mkfs = context.get(MKFS_OPTIONS).map(String::as_str).unwrap_or_default();
-            Access::Mount {
-                file_system: file_system(&mount.fs_type)?,
-                options,
-                mkfs: mkfs.split_whitespace().map(str::to_owned).collect(),
-            }
+            Access::Mount { file_system: file_system(&mount.fs_type)?, options }
         }
     };
     Ok(Usage { access, read_only })
@@ -123,7 +113,7 @@ fn disk(context: &HashMap<String, String>) -> Result<DiskUuid, Refusal> {
 pub(crate) fn stage(request: proto::NodeStageVolumeRequest) -> Result<Stage, Refusal> {
     let volume = volume(&request.volume_id)?;
     let staging = path("staging_target_path", &request.staging_target_path)?;
-    let Usage { access, .. } = usage(request.volume_capability, &request.volume_context)?;
+    let Usage { access, .. } = usage(request.volume_capability)?;
     Ok(Stage { volume, disk: disk(&request.publish_context)?, staging, access })
 }
 
@@ -131,7 +121,7 @@ pub(crate) fn publish(request: proto::NodePublishVolumeRequest) -> Result<Publis
     let volume = volume(&request.volume_id)?;
     let target = path("target_path", &request.target_path)?;
     let staging = path("staging_target_path", &request.staging_target_path)?;
-    let Usage { access, read_only } = usage(request.volume_capability, &request.volume_context)?;
+    let Usage { access, read_only } = usage(request.volume_capability)?;
     let read_only = read_only || request.readonly;
     let mut options = Options::default();
     if read_only {

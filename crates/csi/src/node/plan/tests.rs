@@ -38,7 +38,7 @@ fn mount(number: (u32, u32), root: &str, target: &str, read_only: bool) -> Mount
 
 fn access(file_system: Option<FileSystem>, options: &[&str]) -> Access {
     let options = Options::parse(options.iter().copied());
-    Access::Mount { file_system, options, mkfs: Vec::new() }
+    Access::Mount { file_system, options }
 }
 
 /// The names of the steps, or the kind of the refusal and its text.
@@ -327,7 +327,7 @@ impl Machine {
                 self.mounts.push(mount((8, 16), "/", target.to_str().unwrap(), read_only));
             }
             Step::Check { .. } => {}
-            other => panic!("{other:?} is no step of staging"),
+            other => panic!("{other:?} is not a step of staging"),
         }
     }
 
