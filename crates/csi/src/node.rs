@@ -297,7 +297,8 @@ fn size_of(device: &Path) -> io::Result<u64> {
 
 /// The mount that a path of a volume leads to, or the device itself.
 enum Used {
-    Mount(Mount),
+    /// With the whole mount table.
+    Mount(Mount, Vec<Mount>),
     Device(PathBuf),
 }
 
@@ -312,8 +313,9 @@ fn used(paths: &HostPaths, volume: &str, path: &Path) -> Result<Used, Refusal> {
         return Ok(Used::Device(path.to_owned()));
     }
     let mounts = table(paths)?;
-    let mount = mounts.into_iter().rev().find(|mount| mount.target == path);
-    mount.map(Used::Mount).ok_or_else(|| missing("nothing is mounted at"))
+    let mount = mounts.iter().rev().find(|mount| mount.target == path).cloned();
+    let mount = mount.ok_or_else(|| missing("nothing is mounted at"))?;
+    Ok(Used::Mount(mount, mounts))
 }
 
 fn expand(paths: &HostPaths, request: &Expand) -> Result<u64, Refusal> {
@@ -323,7 +325,7 @@ fn expand(paths: &HostPaths, request: &Expand) -> Result<u64, Refusal> {
         move |error: io::Error| Refusal::new(Kind::Internal, what).because(error)
     };
     let (path, mount) = match used(paths, volume, &request.path)? {
-        Used::Mount(mount) => (mount.source.clone(), Some(mount)),
+        Used::Mount(mount, _) => (mount.source.clone(), Some(mount)),
         Used::Device(path) => (path, None),
     };
     let device = device::opened(&paths.sys, path).map_err(|error| wrong_disk(volume, error))?;
@@ -369,13 +371,13 @@ fn stats(paths: &HostPaths, volume: &str, path: &Path) -> Result<Stats, Refusal>
         let what = format!("volume {volume}: {} does not answer", path.display());
         Refusal::new(Kind::Internal, what).because(error)
     };
-    let mount = match used(paths, volume, path)? {
+    let (mount, mounts) = match used(paths, volume, path)? {
         Used::Device(device) => {
             let total = size_of(&device).map_err(unreadable)?;
             let bytes = Usage { total, available: 0, used: 0 };
             return Ok(Stats { bytes, inodes: None, problem: None });
         }
-        Used::Mount(mount) => mount,
+        Used::Mount(mount, mounts) => (mount, mounts),
     };
     let found = rustix::fs::statvfs(path).map_err(|error| unreadable(error.into()))?;
     let bytes = |blocks: u64| blocks.saturating_mul(found.f_frsize);
@@ -391,21 +393,20 @@ fn stats(paths: &HostPaths, volume: &str, path: &Path) -> Result<Stats, Refusal>
             available: found.f_ffree,
             used: found.f_files.saturating_sub(found.f_ffree),
         }),
-        problem: became_read_only(&mount, paths)?,
+        problem: became_read_only(&mount, &mounts),
     })
 }
 
 /// A file system that finds errors makes itself read-only; the mounts that show it were made for writing.
-fn became_read_only(mount: &Mount, paths: &HostPaths) -> Result<Option<String>, Refusal> {
-    let all = table(paths)?;
-    let mut same = all.iter().filter(|other| other.device == mount.device);
+fn became_read_only(mount: &Mount, mounts: &[Mount]) -> Option<String> {
+    let mut same = mounts.iter().filter(|other| other.device == mount.device);
     let only_by_file_system =
         mount.file_system_read_only && same.any(|other| !other.mount_read_only);
     let text = format!(
         "{} made itself read-only after an error; the kernel's log has the reason",
         mount.kind
     );
-    Ok(only_by_file_system.then_some(text))
+    only_by_file_system.then_some(text)
 }
 
 #[cfg(test)]

@@ -8,10 +8,7 @@ mod parse;
 
 use tonic::{Code, Status};
 
-pub use self::{
-    identity::{Identity, Services},
-    node::NodeService,
-};
+pub use self::{identity::Identity, node::NodeService};
 use crate::refusal::{Kind, Refusal};
 
 impl From<Refusal> for Status {

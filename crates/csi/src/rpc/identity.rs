@@ -6,37 +6,15 @@ use crate::proto::{
     GetPluginCapabilitiesRequest, GetPluginCapabilitiesResponse, GetPluginInfoRequest,
     GetPluginInfoResponse, PluginCapability, ProbeRequest, ProbeResponse,
     identity_server::Identity as Server,
-    plugin_capability::{self, VolumeExpansion, service, volume_expansion},
+    plugin_capability::{self, VolumeExpansion, volume_expansion},
 };
 
 /// The name by which Kubernetes knows the driver.
 const DRIVER: &str = "csi.vsphere.vmware.com";
 
-/// Which services a process offers beside this one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Services {
-    /// The controller's.
-    Controller,
-    /// The node's.
-    Node,
-}
-
-/// The identity service.
+/// The identity service of a node's process.
 #[derive(Debug, Clone, Copy)]
-pub struct Identity {
-    services: Services,
-}
-
-impl Identity {
-    /// Of a process that offers these services.
-    pub fn new(services: Services) -> Self {
-        Self { services }
-    }
-}
-
-fn capability(kind: plugin_capability::Type) -> PluginCapability {
-    PluginCapability { r#type: Some(kind) }
-}
+pub struct Identity;
 
 #[tonic::async_trait]
 impl Server for Identity {
@@ -55,13 +33,9 @@ impl Server for Identity {
         &self,
         _request: Request<GetPluginCapabilitiesRequest>,
     ) -> Result<Response<GetPluginCapabilitiesResponse>, Status> {
-        let controller =
-            plugin_capability::Service { r#type: service::Type::ControllerService.into() };
         let online = VolumeExpansion { r#type: volume_expansion::Type::Online.into() };
-        let mut capabilities = vec![capability(plugin_capability::Type::VolumeExpansion(online))];
-        if self.services == Services::Controller {
-            capabilities.push(capability(plugin_capability::Type::Service(controller)));
-        }
+        let kind = plugin_capability::Type::VolumeExpansion(online);
+        let capabilities = vec![PluginCapability { r#type: Some(kind) }];
         Ok(Response::new(GetPluginCapabilitiesResponse { capabilities }))
     }
 

@@ -17,7 +17,7 @@ use crate::{
         node_service_capability::{self, Rpc, rpc},
         volume_usage::Unit,
     },
-    refusal::{Kind, Refusal},
+    refusal::Refusal,
 };
 
 /// The node service.
@@ -146,10 +146,6 @@ impl Server for NodeService {
         &self,
         _request: Request<NodeGetInfoRequest>,
     ) -> Result<Response<NodeGetInfoResponse>, Status> {
-        if self.id.is_empty() {
-            let what = "this node's VM is not known";
-            return Err(Refusal::new(Kind::Unavailable, what).into());
-        }
         Ok(Response::new(NodeGetInfoResponse {
             node_id: self.id.clone(),
             max_volumes_per_node: self.slots,
