@@ -11,6 +11,25 @@ var SilentProperties = toggle(Row{
 	ShownBy:  "vcenter.TestSomePropertiesChangeWithoutAnUpdate",
 })
 
+var InaccessibleSummary = text(Row{
+	Name: "InaccessibleSummary",
+	About: "what a datastore that no host reaches shows in summary and info: what was last known of it, or nothing, so that " +
+		"each of these properties is missing with the fault InaccessibleDatastore",
+	Evidence: "C21, seen on 6.0; which properties, and with which fault, is unknown",
+	Choices:  []any{"last known", "missing"},
+	Since:    map[string]any{"": "last known"},
+	ShownBy:  "control.TestAnInaccessibleDatastoreShowsWhatWasLastKnown",
+})
+
+var InaccessibleConfig = text(Row{
+	Name:     "InaccessibleConfig",
+	About:    "config of a VM whose files are not accessible, devices and options included: not set, or as it last was but for the UUID",
+	Evidence: "the reference of the API: config is unavailable if the server cannot read the VM's files",
+	Choices:  []any{"unset", "last known"},
+	Since:    map[string]any{"": "unset"},
+	ShownBy:  "control.TestAVMWhoseFilesAreGoneHasNoConfiguration",
+})
+
 var VanishedObject = text(Row{
 	Name:     "VanishedObject",
 	About:    "an object that leaves the inventory while a read goes on: the whole read fails with ManagedObjectNotFound, or the object is left out",

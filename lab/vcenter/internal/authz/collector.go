@@ -67,7 +67,7 @@ func (c *propertyCollector) RetrievePropertiesEx(ctx *simulator.Context, req *ty
 	if !ok || body.Res == nil || body.Res.Returnval == nil {
 		return body
 	}
-	objects := body.Res.Returnval.Objects
+	objects := c.withoutUnreachable(ctx, body.Res.Returnval.Objects)
 	if restricted(s) {
 		objects = s.filterContent(objects, namedObjects(req.SpecSet...))
 	}
@@ -135,6 +135,7 @@ func (c *propertyCollector) RetrieveProperties(ctx *simulator.Context, req *type
 	if !ok || body.Res == nil {
 		return body
 	}
+	body.Res.Returnval = c.withoutUnreachable(ctx, body.Res.Returnval)
 	if restricted(s) {
 		body.Res.Returnval = s.filterContent(body.Res.Returnval, namedObjects(req.SpecSet...))
 	}

@@ -276,10 +276,11 @@ func (f *propertyFilter) updates(ctx *simulator.Context, refs []types.ManagedObj
 		case m.selected && !m.told:
 			if content, ok := entering[ref]; ok {
 				update.Kind = types.ObjectUpdateKindEnter
-				update.ChangeSet = assign(nil, content)
+				update.ChangeSet, update.MissingSet = assign(nil, content), content.MissingSet
 			}
 		case m.selected:
-			if update.ChangeSet = f.changes(ctx, ref, m); len(update.ChangeSet) > 0 {
+			update.ChangeSet, update.MissingSet = f.changes(ctx, ref, m)
+			if len(update.ChangeSet) > 0 || len(update.MissingSet) > 0 {
 				update.Kind = types.ObjectUpdateKindModify
 			}
 		case m.told:
@@ -308,9 +309,11 @@ func (f *propertyFilter) entering(ctx *simulator.Context, refs []types.ManagedOb
 	return found
 }
 
-// changes reads the changed properties that the client asked for. One that is not set any more has no value.
-func (f *propertyFilter) changes(ctx *simulator.Context, ref types.ManagedObjectReference, m *member) []types.PropertyChange {
+// changes reads the changed properties that the client asked for. One that is not set any more has no value, one that
+// cannot be read is missing.
+func (f *propertyFilter) changes(ctx *simulator.Context, ref types.ManagedObjectReference, m *member) ([]types.PropertyChange, []types.MissingProperty) {
 	var list []types.PropertyChange
+	var missing []types.MissingProperty
 	for _, spec := range f.Spec.PropSet {
 		ask := spec
 		if !m.whole {
@@ -323,7 +326,7 @@ func (f *propertyFilter) changes(ctx *simulator.Context, ref types.ManagedObject
 			continue
 		}
 		for _, content := range f.c.values(ctx, []types.PropertySpec{ask}, ref) {
-			list = assign(list, content)
+			list, missing = assign(list, content), append(missing, content.MissingSet...)
 			for _, path := range ask.PathSet {
 				if !has(content, path) {
 					list = append(list, types.PropertyChange{Name: path, Op: types.PropertyChangeOpAssign})
@@ -331,7 +334,7 @@ func (f *propertyFilter) changes(ctx *simulator.Context, ref types.ManagedObject
 			}
 		}
 	}
-	return list
+	return list, missing
 }
 
 // has tells whether a property is among those read, or among those that cannot be.
@@ -366,5 +369,5 @@ func (c *propertyCollector) collect(ctx *simulator.Context, spec types.PropertyF
 	if !ok || body.Res == nil || body.Res.Returnval == nil {
 		return nil, body.Fault()
 	}
-	return body.Res.Returnval.Objects, nil
+	return c.withoutUnreachable(ctx, body.Res.Returnval.Objects), nil
 }

@@ -85,6 +85,7 @@ func (s *scope) filterUpdates(updates []types.ObjectUpdate, named map[types.Mana
 		if !s.allows(u.Obj, privView) && !named[u.Obj] {
 			continue
 		}
+		unreadable := len(u.MissingSet) > 0 // by anybody
 		var readable []types.PropertyChange
 		for _, c := range u.ChangeSet {
 			if privilege := propertyPrivilege(u.Obj.Type, c.Name); !s.allows(u.Obj, privilege) {
@@ -95,7 +96,7 @@ func (s *scope) filterUpdates(updates []types.ObjectUpdate, named map[types.Mana
 			readable = append(readable, c)
 		}
 		u.ChangeSet = readable
-		if u.Kind == types.ObjectUpdateKindModify && len(u.ChangeSet) == 0 {
+		if u.Kind == types.ObjectUpdateKindModify && len(u.ChangeSet) == 0 && !unreadable {
 			continue
 		}
 		kept = append(kept, u)

@@ -3,6 +3,8 @@ package control
 import (
 	"time"
 
+	"github.com/vmware/govmomi/simulator"
+
 	"vsphere-drivers.example/lab/vcenter/internal/assume"
 	"vsphere-drivers.example/lab/vcenter/internal/inventory"
 	"vsphere-drivers.example/lab/vcenter/internal/latency"
@@ -208,6 +210,7 @@ func (c *Control) hostState(r hostRequest) (done, error) {
 
 type accessibleRequest struct {
 	Datastore  string `json:"datastore"`
+	Host       string `json:"host"`
 	Accessible *bool  `json:"accessible"`
 }
 
@@ -219,8 +222,13 @@ func (c *Control) datastoreAccessible(r accessibleRequest) (done, error) {
 	if r.Accessible == nil {
 		return done{}, wrong("accessible", "is missing; give true or false")
 	}
-	c.vc.Inventory.SetAccessible(store, *r.Accessible)
-	return done{true}, nil
+	var host *simulator.HostSystem
+	if r.Host != "" {
+		if host, err = c.vc.Inventory.FindHost("host", r.Host); err != nil {
+			return done{}, err
+		}
+	}
+	return done{true}, c.vc.Inventory.SetAccessible(store, host, *r.Accessible)
 }
 
 type datastoreStateRequest struct {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vmware/govmomi/property"
 	"github.com/vmware/govmomi/vapi/rest"
 	"github.com/vmware/govmomi/vapi/tags"
 	"github.com/vmware/govmomi/vim25/methods"
@@ -131,6 +132,29 @@ func TestAVMWhoseFilesAreGoneHasNoUUID(t *testing.T) {
 	}
 }
 
+func TestAVMWhoseFilesAreGoneHasNoConfiguration(t *testing.T) {
+	l := start(t)
+	vm := l.vm("node-1")
+	l.watch(vm.Reference(), "config.hardware.device", func() {
+		l.must("POST", "/vm/accessible", `{"vm":"node-1","accessible":false}`)
+	}, func(value any) bool {
+		if value != nil {
+			t.Errorf("got %T", value)
+		}
+		return true
+	})
+	var state mo.VirtualMachine
+	l.read(vm.Reference(), []string{"config", "config.hardware.device", "summary.config.name"}, &state)
+	if state.Config != nil || state.Summary.Config.Name != "node-1" {
+		t.Errorf("%s has a configuration: %t", state.Summary.Config.Name, state.Config != nil)
+	}
+	l.must("POST", "/vm/accessible", `{"vm":"node-1","accessible":true}`)
+	l.read(vm.Reference(), []string{"config"}, &state)
+	if state.Config == nil || len(state.Config.Hardware.Device) == 0 {
+		t.Error("its configuration is not back")
+	}
+}
+
 func TestObjectsCanBeRenamed(t *testing.T) {
 	l := start(t)
 	vm := l.vm("node-1").Reference()
@@ -197,6 +221,87 @@ func TestDatastoresCanBecomeInaccessibleAndFull(t *testing.T) {
 	l.read(ref, []string{"summary", "host"}, &store)
 	if store.Summary.FreeSpace != 1048576 || *store.Host[0].MountInfo.Accessible {
 		t.Errorf("got %+v", store.Summary)
+	}
+}
+
+func TestADatastoreCanBeLostToOneHost(t *testing.T) {
+	l := start(t)
+	ref, lost := l.ref("/dc-1/datastore/shared-1"), l.ref("/dc-1/host/cluster-1/esx-1.lab.example")
+	reached := func(mounts []types.DatastoreHostMount) map[bool]int {
+		count := map[bool]int{}
+		for _, mount := range mounts {
+			if *mount.MountInfo.Accessible == (mount.Key == lost) {
+				t.Errorf("got %+v", mount)
+			}
+			count[*mount.MountInfo.Accessible]++
+		}
+		return count
+	}
+	l.watch(ref, "host", func() {
+		l.must("POST", "/datastore/accessible", `{"datastore":"shared-1","host":"esx-1.lab.example","accessible":false}`)
+	}, func(value any) bool {
+		list, ok := value.(types.ArrayOfDatastoreHostMount)
+		return ok && fmt.Sprint(reached(list.DatastoreHostMount)) == "map[false:1 true:1]"
+	})
+	var store mo.Datastore
+	l.read(ref, []string{"summary"}, &store)
+	if !store.Summary.Accessible {
+		t.Error("the other host reaches it")
+	}
+	l.must("POST", "/datastore/accessible", `{"datastore":"shared-1","host":"esx-2.lab.example","accessible":false}`)
+	l.read(ref, []string{"summary"}, &store)
+	if store.Summary.Accessible {
+		t.Error("no host reaches it")
+	}
+	request := `{"datastore":"shared-1","host":"esx-3.lab.example","accessible":false}`
+	if status, answer := l.call("POST", "/datastore/accessible", request); status != http.StatusBadRequest || answer["field"] != "host" {
+		t.Errorf("%d %v", status, answer)
+	}
+}
+
+func TestAnInaccessibleDatastoreShowsWhatWasLastKnown(t *testing.T) {
+	l := start(t)
+	l.must("POST", "/datastore/accessible", `{"datastore":"shared-1","accessible":false}`)
+	var store mo.Datastore
+	l.read(l.ref("/dc-1/datastore/shared-1"), []string{"summary.freeSpace", "info"}, &store)
+	if store.Summary.FreeSpace == 0 || store.Info == nil {
+		t.Errorf("got %+v", store)
+	}
+}
+
+func TestTheSummaryOfAnInaccessibleDatastoreCanBeMissing(t *testing.T) {
+	l := start(t)
+	l.must("POST", "/assumptions", `{"InaccessibleSummary":"missing"}`)
+	filter := new(property.WaitFilter).Add(l.ref("/dc-1/datastore/shared-1"), "Datastore", []string{"name", "summary.url", "summary.accessible"})
+	reach := func(accessible bool) {
+		l.must("POST", "/datastore/accessible", fmt.Sprintf(`{"datastore":"shared-1","accessible":%t}`, accessible))
+	}
+	round := 0
+	err := property.WaitForUpdates(l.ctx, property.DefaultCollector(l.client.Client), filter, func(updates []types.ObjectUpdate) bool {
+		for _, u := range updates {
+			set, missing := len(u.ChangeSet), len(u.MissingSet)
+			switch {
+			case round == 0 && set == 3 && missing == 0:
+				reach(false)
+			case round == 1 && set == 0 && missing == 2:
+				for _, m := range u.MissingSet {
+					if _, ok := m.Fault.Fault.(*types.InaccessibleDatastore); !ok {
+						t.Errorf("got %+v", m)
+					}
+				}
+				reach(true)
+			case round == 2 && set == 2 && missing == 0:
+				return true
+			default:
+				t.Errorf("round %d: %+v", round, u)
+				return true
+			}
+			round++
+		}
+		return false
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -37,16 +37,30 @@ func (inv *Inventory) SetMaintenance(host *simulator.HostSystem, on bool) {
 	inv.update(host, set("runtime.inMaintenanceMode", on), set("summary.runtime.inMaintenanceMode", on))
 }
 
-// SetAccessible takes a datastore away from all its hosts, or gives it back.
-func (inv *Inventory) SetAccessible(ds *simulator.Datastore, accessible bool) {
+// SetAccessible takes a datastore away from one of its hosts, or from all of them when host is nil, or gives it back.
+func (inv *Inventory) SetAccessible(ds *simulator.Datastore, host *simulator.HostSystem, accessible bool) error {
 	ctx := inv.newContext()
+	var err error
 	ctx.WithLock(ds, func() {
 		mounts := slices.Clone(ds.Host)
+		reached, mounted := accessible && len(mounts) == 0, host == nil
 		for i := range mounts {
-			mounts[i].MountInfo.Accessible = types.NewBool(accessible)
+			if host == nil || mounts[i].Key == host.Self {
+				mounts[i].MountInfo.Accessible, mounted = types.NewBool(accessible), true
+			}
+			state := mounts[i].MountInfo.Accessible
+			reached = reached || state == nil || *state
 		}
-		ctx.Update(ds, []types.PropertyChange{set("summary.accessible", accessible), set("host", mounts)})
+		if !mounted {
+			err = wrong("host", "it does not mount %s", ds.Name)
+			return
+		}
+		summary := ds.Summary
+		summary.Accessible = reached
+		// The whole of it: what cannot be read of an inaccessible datastore can be read again.
+		ctx.Update(ds, []types.PropertyChange{set("summary", summary), set("host", mounts)})
 	})
+	return err
 }
 
 // SetFreeSpace changes how much room a datastore has.

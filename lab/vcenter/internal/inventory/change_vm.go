@@ -137,7 +137,7 @@ func (inv *Inventory) SetPower(vm *simulator.VirtualMachine, power string) error
 }
 
 // SetVMAccessible takes a VM's files away, or gives them back. vCenter cannot read what is in them meanwhile: such a VM
-// has no BIOS UUID.
+// has no BIOS UUID and no configuration.
 func (inv *Inventory) SetVMAccessible(vm *simulator.VirtualMachine, accessible bool) error {
 	d := inv.described(vm.Self)
 	if d == nil {
@@ -147,8 +147,16 @@ func (inv *Inventory) SetVMAccessible(vm *simulator.VirtualMachine, accessible b
 	if accessible {
 		state, uuid = types.VirtualMachineConnectionStateConnected, d.UUID
 	}
-	inv.update(vm, set("runtime.connectionState", state), set("summary.runtime.connectionState", state),
-		set("config.uuid", uuid), set("summary.config.uuid", uuid))
+	ctx := inv.newContext()
+	ctx.WithLock(vm, func() {
+		config := *vm.Config
+		config.Uuid = uuid
+		// The whole of it: none of it may be shown meanwhile.
+		ctx.Update(vm, []types.PropertyChange{
+			set("runtime.connectionState", state), set("summary.runtime.connectionState", state),
+			set("config", &config), set("summary.config.uuid", uuid),
+		})
+	})
 	return nil
 }
 
