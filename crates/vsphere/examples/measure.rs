@@ -1,8 +1,10 @@
-//! What `cargo xtask bench vsphere` measures: reads, watches and tasks of a vCenter, one JSON line each.
+//! What `cargo xtask bench vsphere` measures: reads, watches and tasks of a vCenter, one JSON line each. And what
+//! `cargo xtask bench csi` compares the driver with: creating volumes with nothing but the calls for it.
 //!
-//! `measure read URL CA_FILE USER REPEAT`, `measure watch URL CA_FILE USER`, `measure tasks URL CA_FILE USER`;
-//! the password is in `VSPHERE_PASSWORD`. It ends when standard input ends, so that somebody can look at
-//! its memory and CPU time before.
+//! `measure read URL CA_FILE USER REPEAT`, `measure watch URL CA_FILE USER`, `measure tasks URL CA_FILE USER`,
+//! `measure create URL CA_FILE USER DATASTORE COUNT CALLERS`; the password
+//! is in `VSPHERE_PASSWORD`. It ends when standard input ends, so that somebody can look at its memory and CPU
+//! time before.
 
 use std::{
     convert::Infallible,
@@ -11,14 +13,19 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
+use futures::{StreamExt, TryStreamExt, stream};
 use vsphere::{
+    cns::NewVolume,
     collector::Change,
     connection::{Connection, Settings},
     object,
     session::Credentials,
     soap::Service,
     tls::{Roots, Trust},
-    types::{GuestNicInfo, HostSystem, PowerOffVm, VirtualMachine},
+    types::{
+        CnsContainerCluster, CnsVolumeMetadata, Datastore, GuestNicInfo, HostSystem, PowerOffVm,
+        VirtualMachine,
+    },
 };
 
 object! {
@@ -37,6 +44,13 @@ object! {
     }
 }
 
+object! {
+    /// A datastore by its name.
+    struct Named: Datastore {
+        name: String = "name",
+    }
+}
+
 fn main() -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(run())
@@ -45,7 +59,7 @@ fn main() -> Result<()> {
 async fn run() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [mode, url, authority, user, rest @ ..] = arguments.as_slice() else {
-        bail!("usage: measure read|watch|tasks URL CA_FILE USER [REPEAT]");
+        bail!("usage: measure read|watch|tasks|create URL CA_FILE USER …");
     };
     let password = std::env::var("VSPHERE_PASSWORD").context("VSPHERE_PASSWORD is not set")?;
     let trust = Trust::Verify { roots: Roots::File(authority.into()), thumbprint: None };
@@ -56,7 +70,8 @@ async fn run() -> Result<()> {
         "read" => read(&connection, rest.first().map_or(Ok(1), |repeat| repeat.parse())?).await?,
         "watch" => match watch(&connection).await? {},
         "tasks" => tasks(&connection).await?,
-        other => bail!("{other} is none of read, watch, tasks"),
+        "create" => create(&connection, rest).await?,
+        other => bail!("{other} is none of read, watch, tasks, create"),
     }
     io::stdin().read_to_end(&mut Vec::new())?;
     connection.close().await;
@@ -127,4 +142,37 @@ async fn tasks(connection: &Connection) -> Result<()> {
     }
     let seconds = started.elapsed().as_secs_f64();
     say(&serde_json::json!({"tasks": tasks.len(), "seconds": seconds}).to_string())
+}
+
+/// Makes volumes, so many at once.
+async fn create(connection: &Connection, arguments: &[String]) -> Result<()> {
+    let [datastore, count, callers] = arguments else { bail!("no DATASTORE COUNT CALLERS") };
+    let stores: Vec<Named> = connection.list().await?;
+    let place = stores.into_iter().find(|one| one.name == *datastore);
+    let place = place.with_context(|| format!("no datastore {datastore}"))?.reference;
+    let cluster = CnsContainerCluster {
+        cluster_type: "KUBERNETES".to_owned(),
+        cluster_id: "raw".to_owned(),
+        vsphere_user: connection.login().await?,
+        ..CnsContainerCluster::default()
+    };
+    let metadata = CnsVolumeMetadata { container_cluster: cluster, ..CnsVolumeMetadata::default() };
+    let limit = std::time::Duration::from_secs(240);
+    let creations = (0..count.parse::<usize>()?).map(|at| {
+        let new = NewVolume {
+            datastores: vec![place.clone()],
+            metadata: Some(metadata.clone()),
+            ..NewVolume::block(&format!("raw-{callers}-{at}"), 10)
+        };
+        async move {
+            let began = Instant::now();
+            connection.volumes().create(&new).await?.wait(limit).await?;
+            anyhow::Ok(began.elapsed().as_secs_f64() * 1e3)
+        }
+    });
+    let began = Instant::now();
+    let milliseconds: Vec<f64> =
+        stream::iter(creations).buffer_unordered(callers.parse()?).try_collect().await?;
+    let seconds = began.elapsed().as_secs_f64();
+    say(&serde_json::json!({"seconds": seconds, "milliseconds": milliseconds}).to_string())
 }

@@ -144,9 +144,10 @@ impl Authorization<'_> {
         for chunk in entities.chunks(MOST) {
             let key = &self.connection.established().await?.key;
             let mut asked = self.ask(key, chunk, privileges).await;
-            // The question names the session, which may have been replaced while it was asked.
+            // The question names the session, which may have been replaced while it was asked: of one that does not
+            // exist vCenter says that it may do nothing.
             let now = &self.connection.established().await?.key;
-            if asked.is_err() && now != key {
+            if now != key {
                 asked = self.ask(now, chunk, privileges).await;
             }
             all.extend(asked?.into_iter().filter_map(missing));

@@ -340,6 +340,16 @@ impl Volumes<'_> {
         Batch { connection: self.connection.clone(), task, method, volumes, of: PhantomData }
     }
 
+    /// Whether clients may choose the ids of new volumes: from vCenter 9.1, if its hosts are as new.
+    pub async fn takes_chosen_ids(&self) -> Result<bool, Error> {
+        Ok(self.require(CnsCreateVolume::NAME, None).await?.knows(VSAN_9_1_0_0))
+    }
+
+    /// Whether one call attaches or detaches several volumes: from vCenter 9.1.
+    pub async fn takes_batches(&self) -> Result<bool, Error> {
+        Ok(self.require(CnsAttachVolume::NAME, None).await?.knows(VSAN_9_1_0_0))
+    }
+
     /// Refuses what the server is too old for; returns its release.
     async fn require(
         &self,

@@ -17,6 +17,7 @@ use crate::{
     login::Established,
     property::{Object, Reported, Wanted, read_object, through_views},
     reference::{IsA, Ref},
+    soap::Service,
     types::{
         CreateContainerView, CreateFilter, CreateListView, CreatePropertyCollector,
         DestroyPropertyCollector, DestroyView, ListView, ManagedEntity, ManagedObject,
@@ -90,6 +91,8 @@ pub struct Collector<C> {
     /// Waits on one collector exclude each other, so each watch has its own.
     collector: Held<DestroyPropertyCollector>,
     version: String,
+    /// The service in whose namespace it is polled.
+    service: Service,
     due: Due,
     /// They end with the collector.
     filters: Vec<Filter<C>>,
@@ -144,6 +147,7 @@ impl Connection {
             connection: self.clone(),
             session,
             version: String::new(),
+            service: Service::Vim,
             due: Due::Selection,
             filters: Vec::new(),
         })
@@ -195,6 +199,11 @@ fn view_manager(session: &Established) -> Ref<ViewManager> {
 }
 
 impl<C> Collector<C> {
+    /// The same, whose values come in the namespace of another service of the inventory, which has more types.
+    pub(crate) fn polled_at(self, service: Service) -> Self {
+        Self { service, ..self }
+    }
+
     /// Everything of these kinds below an entity. The view follows the inventory.
     pub async fn below<K: IsA<ManagedEntity>>(
         &self,
@@ -272,9 +281,14 @@ impl<C> Collector<C> {
                 Ok(())
             };
         let (session, on) = (self.session.as_in(), self.collector.on());
-        let polled = self.connection.wire().long_poll(session, on, &request, patience, {
-            |reader, set| read_updates(reader, set, &mut frame, &mut take)
-        });
+        let polled = self.connection.wire().long_poll(
+            session,
+            self.service,
+            on,
+            &request,
+            patience,
+            |reader, set| read_updates(reader, set, &mut frame, &mut take),
+        );
         polled.await?;
         self.version = frame.version;
         self.due = if frame.truncated { Due::Rest } else { Due::Change };

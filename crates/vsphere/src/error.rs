@@ -151,6 +151,9 @@ pub struct Failure {
 pub enum Cause {
     #[error("{0}")]
     Fault(Box<Fault>),
+    /// The whole task failed, not one of its volumes: when CNS restarts, the work may go on.
+    #[error("{0}")]
+    TaskFailed(Box<Fault>),
     #[error(
         "the host {host} cannot be found ({problem}); check its spelling and the DNS of this machine"
     )]
@@ -278,6 +281,7 @@ impl Cause {
     fn fault(&self) -> Option<&Fault> {
         match self {
             Self::Fault(fault)
+            | Self::TaskFailed(fault)
             | Self::NoRole { fault, .. }
             | Self::Unplaced { fault, .. }
             | Self::NotDetached { fault, .. } => Some(fault),
@@ -287,7 +291,9 @@ impl Cause {
 
     fn remedy(&self) -> Remedy {
         match self {
-            Self::Fault(fault) | Self::NoRole { fault, .. } => remedy_of(fault),
+            Self::Fault(fault) | Self::TaskFailed(fault) | Self::NoRole { fault, .. } => {
+                remedy_of(fault)
+            }
             // The fault itself may say no more than that something failed.
             Self::Unplaced { fault, placements } => match remedy_of(fault) {
                 Remedy::Refused if are_full(placements) => Remedy::NoSpace,

@@ -35,7 +35,7 @@ mod settings;
 mod topology;
 
 pub use datastore::shared_datastores;
-pub use device::{Backing, Device};
+pub use device::{Backing, Controller, Device};
 pub use entity::{ConnectionState, Datacenter, Datastore, Host, PowerState, Vm};
 pub use identity::{InvalidUuid, Uuid};
 pub use network::{Card, Cards, Nic, join};

@@ -1,9 +1,10 @@
 //! Waiting for tasks: one watch for all of them, however many there are.
 //!
-//! The awaited tasks are in one list view, and one long poll reports which of them ended.
-//! What ended together is read together, each in the namespace that has the types of its result. Tasks
-//! that come while a request is on the way are added together by the next one. So the number of requests
-//! depends on how often something happens, not on the number of tasks.
+//! The awaited tasks are in one list view, and one long poll reports which of them ended. Where a task of CNS is
+//! awaited the poll is made in the namespace that has the types of its result, and brings the result along. What
+//! ended otherwise is read together, each in the namespace that has the types of its result. Tasks that come while a
+//! request is on the way are added together by the next one. So the number of requests depends on how often something
+//! happens, not on the number of tasks.
 //!
 //! When the view does not work the tasks are polled, all with one request, until it works again.
 
@@ -28,7 +29,7 @@ use crate::{
     object,
     reference::Ref,
     soap::Service,
-    types::{ManagedObject, Task, TaskInfoState},
+    types::{Task, TaskInfoState},
     xml::{Element, Field, FromXml, Malformed, Reader},
 };
 
@@ -42,6 +43,14 @@ object! {
     /// Whether a task has ended.
     struct Progress: Task {
         state: TaskInfoState = "info.state",
+    }
+}
+
+object! {
+    /// The same with its result, for polls in the namespace that has the result's type.
+    struct ProgressWithResult: Task {
+        state: TaskInfoState = "info.state",
+        result: Option<Fragment> = "info.result",
     }
 }
 
@@ -87,7 +96,7 @@ impl Connection {
         if ended.state == TaskInfoState::Error {
             let fault =
                 ended.error.unwrap_or_else(|| Fault::bare("MethodFault", "no reason given"));
-            let cause = Cause::Fault(Box::new(fault));
+            let cause = Cause::TaskFailed(Box::new(fault));
             return Err(Error::from(self.wire().failure("Task", activation, cause)));
         }
         let Some(Fragment(xml)) = ended.result else {
@@ -153,10 +162,12 @@ impl Tasks {
 }
 
 type Waiting = HashMap<Ref<Task>, Vec<Request>>;
+/// A task that has ended, with its result if it succeeded and the result is known already.
+type End = (Ref<Task>, Option<Fragment>);
 /// A change is the task that it ended, if it did.
-type Endings = Collector<Option<Ref<Task>>>;
+type Endings = Collector<Option<End>>;
 /// The collector, if it was polled, and the tasks that have ended.
-type Polled = (Option<Endings>, Vec<Ref<Task>>);
+type Polled = (Option<Endings>, Vec<End>);
 
 /// The background task's state.
 struct Following {
@@ -182,21 +193,29 @@ struct View {
 }
 
 impl View {
-    async fn open(connection: &Connection) -> Result<Self, Error> {
+    async fn open(connection: &Connection, service: Service) -> Result<Self, Error> {
         let mut collector = connection.collector().await?;
         let list = collector.list().await?;
-        collector.filter(&[list.view().clone()], None, ended).await?;
+        let views = [list.view().clone()];
+        if service == Service::CnsTasks {
+            collector = collector.polled_at(service);
+            collector.filter(&views, None, ended_with_result).await?;
+        } else {
+            collector.filter(&views, None, ended).await?;
+        }
         let (members, ended) = (HashSet::new(), HashSet::new());
         Ok(Self { list, collector: Some(collector), members, ended })
     }
 
     /// Shows more tasks, and those that have ended no longer. Returns the tasks that vCenter does not know.
-    async fn show(&mut self, tasks: &[Ref<Task>]) -> Result<Vec<Ref<ManagedObject>>, Error> {
+    async fn show(&mut self, tasks: &[Ref<Task>]) -> Result<Vec<Ref<Task>>, Error> {
         let unknown = self.list.modify(tasks, &self.ended).await?;
+        let unknown: Vec<Ref<Task>> = unknown.iter().filter_map(Ref::cast).collect();
         for task in self.ended.drain() {
             self.members.remove(&task);
         }
-        self.members.extend(tasks.iter().cloned());
+        // What vCenter does not know is not in the view, and nothing will be reported of it.
+        self.members.extend(tasks.iter().filter(|task| !unknown.contains(task)).cloned());
         Ok(unknown)
     }
 }
@@ -283,14 +302,18 @@ impl Following {
                 // What was polled by other means does not end this poll; start from everything.
                 self.poll = None;
                 self.fresh = self.waiting.keys().cloned().collect();
-                self.view.insert(View::open(connection).await?)
+                let mut waiters = self.waiting.values().flatten();
+                let of_cns = waiters.any(|waiter| waiter.service == Service::Cns);
+                let service = if of_cns { Service::CnsTasks } else { Service::Vim };
+                self.view.insert(View::open(connection, service).await?)
             }
         };
         // Members are not reported again: those that have ended must be read, the others are awaited already.
-        let ended = self.fresh.iter().filter(|task| view.ended.contains(task)).cloned().collect();
+        let ended = self.fresh.iter().filter(|task| view.ended.contains(task));
+        let ended = ended.map(|task| (task.clone(), None)).collect();
         self.fresh.retain(|task| !view.members.contains(task));
         if !self.fresh.is_empty() {
-            for task in view.show(&self.fresh).await?.iter().filter_map(Ref::cast) {
+            for task in view.show(&self.fresh).await? {
                 reply(&mut self.waiting, &task, None);
             }
             self.fresh.clear();
@@ -298,22 +321,25 @@ impl Following {
         self.conclude(connection, ended).await
     }
 
-    /// Reads how tasks ended, those of one namespace with one request, and answers the callers that wait.
-    async fn conclude(
-        &mut self,
-        connection: &Connection,
-        ended: Vec<Ref<Task>>,
-    ) -> Result<(), Error> {
+    /// Answers the callers that wait, after reading how tasks ended of which that is not known, those of one namespace
+    /// with one request.
+    async fn conclude(&mut self, connection: &Connection, ended: Vec<End>) -> Result<(), Error> {
         let mut by_service: HashMap<Service, Vec<Ref<Task>>> = HashMap::new();
-        for task in ended {
+        for (task, result) in ended {
             // What we took out of the view ourselves leaves it, too.
             if let Some(view) = &mut self.view
                 && view.members.contains(&task)
             {
                 view.ended.insert(task.clone());
             }
-            if let Some(waiter) = self.waiting.get(&task).and_then(|waiters| waiters.first()) {
-                by_service.entry(namespace(waiter.service)).or_default().push(task);
+            let waiter = self.waiting.get(&task).and_then(|waiters| waiters.first());
+            let Some(service) = waiter.map(|waiter| waiter.service) else { continue };
+            if let Some(result) = result.filter(|_| service == Service::Cns) {
+                let state = TaskInfoState::Success;
+                let end = Ended { state, result: Some(result), ..Ended::default() };
+                reply(&mut self.waiting, &task, Some(&end));
+            } else {
+                by_service.entry(namespace(service)).or_default().push(task);
             }
         }
         for (service, tasks) in by_service {
@@ -379,18 +405,30 @@ fn next_poll(
         tasks.retain(|task| {
             !states.iter().any(|state| state.reference == *task && !has_ended(&state.state))
         });
-        Ok((None, tasks))
+        Ok((None, tasks.into_iter().map(|task| (task, None)).collect()))
     })
 }
 
 /// The task that a change ends.
-fn ended(change: Change<Progress>) -> Option<Ref<Task>> {
+fn ended(change: Change<Progress>) -> Option<End> {
     match change {
         Change::Entered(task) | Change::Changed(Delta { values: task, .. }) => {
-            has_ended(&task.state).then_some(task.reference)
+            has_ended(&task.state).then_some((task.reference, None))
         }
         // Out of the view is out of the server's memory; reading the task shows which.
-        Change::Left(reference) => reference.cast(),
+        Change::Left(reference) => reference.cast().map(|task| (task, None)),
+    }
+}
+
+/// The same with the result of a success. Where it is not in the same change as the end, and of a failure, everything
+/// is read.
+fn ended_with_result(change: Change<ProgressWithResult>) -> Option<End> {
+    match change {
+        Change::Entered(task) | Change::Changed(Delta { values: task, .. }) => {
+            let result = task.result.filter(|_| task.state == TaskInfoState::Success);
+            has_ended(&task.state).then_some((task.reference, result))
+        }
+        Change::Left(reference) => reference.cast().map(|task| (task, None)),
     }
 }
 

@@ -182,12 +182,14 @@ impl Wire {
     pub(crate) async fn long_poll<M: Method, K: IsA<M::On>>(
         &self,
         session: InSession<'_>,
+        service: Service,
         on: &Ref<K>,
         method: &M,
         patience: Duration,
         take: impl FnMut(&mut Reader<'_>, &Element<'_>) -> Result<(), Malformed>,
     ) -> Result<(), Error> {
-        self.soap(session, Service::Vim, on, method, Some(patience), take).await.1
+        self.find_version(session, service).await?;
+        self.soap(session, service, on, method, Some(patience), take).await.1
     }
 
     /// Sends the envelope of a call, and returns the cookie that its answer sets. `poll` is the patience of a long

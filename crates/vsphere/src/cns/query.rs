@@ -114,6 +114,11 @@ impl Pages {
         self
     }
 
+    /// Whether there may be another page.
+    pub fn has_more(&self) -> bool {
+        !self.ids.is_empty()
+    }
+
     /// The next page; nothing after the last one.
     pub async fn next_page(&mut self) -> Result<Option<Vec<CnsVolume>>, Error> {
         while let Some(ids) = self.ids.front() {

@@ -22,10 +22,22 @@ object! {
     }
 }
 
+/// The value of a custom attribute, whatever its name, by which administrators ask for no more volumes on a
+/// datastore.
+const SUSPENDED: &str = "cns.vmware.com/datastoreSuspended";
+
 impl Datastore {
-    /// Whether it can take new files now: some host reaches it, and it is not in maintenance.
+    /// Whether it can take new files now: some host reaches it, it is not in maintenance, and all of that is
+    /// known. vCenter may fail to report what is on an inaccessible datastore, and then the last values stay.
     pub fn is_usable(&self) -> bool {
-        self.accessible && self.maintenance.as_deref().is_none_or(|mode| mode == "normal")
+        self.accessible
+            && self.maintenance.as_deref().is_none_or(|mode| mode == "normal")
+            && self.unreadable.is_empty()
+    }
+
+    /// Whether an administrator asked for no more volumes on it. vCenter itself ignores that.
+    pub fn suspended(&self) -> bool {
+        self.custom_values.iter().any(|field| field.value == SUSPENDED)
     }
 
     /// The hosts that reach it and may write to it.
@@ -102,8 +114,10 @@ mod tests {
     use super::shared_datastores;
     use crate::{
         inventory::Datastore,
+        property::{Object, Unreadable},
         reference::Ref,
         types::{DatastoreHostMount, HostMountInfo},
+        xml::Reader,
     };
 
     fn datastore(name: &str, url: &str, hosts: &[(&str, &str)]) -> Datastore {
@@ -153,5 +167,26 @@ mod tests {
         assert!(store.is_usable());
         store.accessible = false;
         assert!(!store.is_usable());
+        store.accessible = true;
+        let path = "summary.accessible".to_owned();
+        store.unreadable.push(Unreadable { path, ..Unreadable::default() });
+        assert!(!store.is_usable(), "it was accessible when it could last be read");
+    }
+
+    #[test]
+    fn a_datastore_is_suspended_by_the_value_of_any_custom_attribute() {
+        let answer = r#"<val xsi:type="ArrayOfCustomFieldValue">
+            <CustomFieldValue xsi:type="CustomFieldStringValue"><key>101</key><value>backup</value></CustomFieldValue>
+            <CustomFieldValue xsi:type="CustomFieldFutureValue"><key>102</key></CustomFieldValue>
+            <CustomFieldValue xsi:type="CustomFieldStringValue"><key>103</key>
+              <value>cns.vmware.com/datastoreSuspended</value></CustomFieldValue></val>"#;
+        let mut reader = Reader::new(answer);
+        let root = reader.root().unwrap();
+        let mut store = Datastore::default();
+        store.assign("customValue", &mut reader, &root).unwrap();
+        assert!(store.suspended());
+        assert_eq!(store.custom_values.len(), 3);
+        store.custom_values.pop();
+        assert!(!store.suspended());
     }
 }

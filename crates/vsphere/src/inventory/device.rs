@@ -4,6 +4,8 @@
 //! them are one struct with the fields that are used; an unknown type has its name and what it
 //! has in common with the others.
 
+use std::collections::HashMap;
+
 use crate::{
     error::Error,
     inventory::Inventory,
@@ -18,6 +20,23 @@ object! {
     struct Hardware: VirtualMachine {
         devices: Vec<Device> = "config.hardware.device",
     }
+}
+
+/// The kinds of controllers that disks hang on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Controller {
+    /// Paravirtual SCSI.
+    Pvscsi,
+    /// SCSI as LSI Logic has it, parallel or SAS.
+    LsiLogic,
+    /// SCSI as BusLogic has it.
+    BusLogic,
+    /// NVM Express.
+    Nvme,
+    /// Serial ATA.
+    Ahci,
+    /// Parallel ATA.
+    Ide,
 }
 
 /// A virtual device: the union of what its types have.
@@ -68,6 +87,19 @@ impl Device {
     /// Whether it is a disk.
     pub fn is_disk(&self) -> bool {
         self.type_name == "VirtualDisk"
+    }
+
+    /// What kind of disk controller it is; `None` if it is another device.
+    pub fn controller(&self) -> Option<Controller> {
+        Some(match self.type_name.as_str() {
+            "ParaVirtualSCSIController" => Controller::Pvscsi,
+            "VirtualLsiLogicController" | "VirtualLsiLogicSASController" => Controller::LsiLogic,
+            "VirtualBusLogicController" => Controller::BusLogic,
+            "VirtualNVMEController" => Controller::Nvme,
+            "VirtualAHCIController" => Controller::Ahci,
+            "VirtualIDEController" => Controller::Ide,
+            _ => return None,
+        })
     }
 
     /// Whether it is a network card: no other type of device has an address.
@@ -131,16 +163,30 @@ impl FromXml for Backing {
 }
 
 impl Inventory<'_> {
-    /// The virtual devices of a VM; nothing if there is no such VM.
+    /// The virtual devices of a VM; nothing if there is no such VM, or if vCenter does not report its devices.
     pub async fn devices(&self, vm: &Ref<VirtualMachine>) -> Result<Option<Vec<Device>>, Error> {
-        let hardware: Option<Hardware> = self.connection.read_one(vm).await?;
-        Ok(hardware.map(|hardware| hardware.devices))
+        Ok(self.devices_of(std::slice::from_ref(vm)).await?.remove(vm))
+    }
+
+    /// The virtual devices of several VMs, in one request for up to 250 of them. VMs that do not exist, or that
+    /// the user may not see, are left out. So is one whose devices vCenter does not report, as of a VM whose
+    /// files are not accessible: every VM has devices, so that none means unknown.
+    pub async fn devices_of(
+        &self,
+        vms: &[Ref<VirtualMachine>],
+    ) -> Result<HashMap<Ref<VirtualMachine>, Vec<Device>>, Error> {
+        let read: Vec<Hardware> = match vms {
+            [] => Vec::new(),
+            vms => self.connection.read(vms).await?,
+        };
+        let known = read.into_iter().filter(|hardware| !hardware.devices.is_empty());
+        Ok(known.map(|hardware| (hardware.reference, hardware.devices)).collect())
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Device;
+    use super::{Controller, Device};
     use crate::xml::{Field, Reader};
 
     #[test]
@@ -165,5 +211,24 @@ mod tests {
         assert_eq!((disk.capacity, disk.disk_id.as_deref()), (Some(4096), Some("fcd-1")));
         assert_eq!(disk.backing.file_name.as_deref(), Some("[a] b.vmdk"));
         assert_eq!(disk.backing.uuid.as_deref(), Some("6000C29a"));
+    }
+
+    #[test]
+    fn controllers_of_disks_are_known_by_their_types() {
+        let cases = [
+            ("ParaVirtualSCSIController", Some(Controller::Pvscsi)),
+            ("VirtualLsiLogicController", Some(Controller::LsiLogic)),
+            ("VirtualLsiLogicSASController", Some(Controller::LsiLogic)),
+            ("VirtualBusLogicController", Some(Controller::BusLogic)),
+            ("VirtualNVMEController", Some(Controller::Nvme)),
+            ("VirtualAHCIController", Some(Controller::Ahci)),
+            ("VirtualIDEController", Some(Controller::Ide)),
+            ("VirtualPCIController", None),
+            ("VirtualDisk", None),
+        ];
+        for (type_name, controller) in cases {
+            let device = Device { type_name: type_name.to_owned(), ..Device::default() };
+            assert_eq!(device.controller(), controller, "{type_name}");
+        }
     }
 }

@@ -9,8 +9,8 @@ use crate::{
     object,
     reference::Ref,
     types::{
-        Datacenter as DatacenterKind, Datastore as DatastoreKind, DatastoreHostMount, HostSystem,
-        ManagedEntity, ResourcePool, VirtualApp, VirtualMachine,
+        CustomFieldStringValue, Datacenter as DatacenterKind, Datastore as DatastoreKind,
+        DatastoreHostMount, HostSystem, ManagedEntity, ResourcePool, VirtualApp, VirtualMachine,
     },
 };
 
@@ -132,5 +132,8 @@ object! {
         pub maintenance: Option<String> = "summary.maintenanceMode",
         /// Which hosts mount it, and how.
         pub mounts: Vec<DatastoreHostMount> = "host",
+        /// The values of its custom attributes, by which administrators mark it: see
+        /// [`suspended`](Self::suspended).
+        pub custom_values: Vec<CustomFieldStringValue> = "customValue",
     }
 }

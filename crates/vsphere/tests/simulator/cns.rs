@@ -238,6 +238,29 @@ async fn a_volume_lives_from_create_to_delete_on_9_1() {
 }
 
 #[tokio::test]
+async fn the_result_of_a_volume_s_task_comes_with_the_poll() {
+    let vcenter = vcenter().await;
+    let connection = connect(&vcenter, CSI);
+    // Logs in, and makes the view of tasks.
+    let first = volume(&connection, "first").await;
+    let place = datastore(&connection, "shared-1").await;
+    let reads = || count(&vcenter, "RetrievePropertiesEx");
+    let before = reads().await;
+    let wanted = NewVolume {
+        datastores: vec![place],
+        metadata: Some(metadata("second")),
+        ..NewVolume::block("second", 64)
+    };
+    let made = connection.volumes().create(&wanted).await.unwrap().wait(LIMIT).await.unwrap();
+    assert_ne!(made.volume, first);
+    assert_eq!(reads().await, before, "a task that succeeds is not read");
+    // What failed is read, with all that is known of it.
+    let unknown = CnsVolumeId::from(UNKNOWN);
+    let deleted = async { connection.volumes().delete(&unknown, true).await?.wait(LIMIT).await };
+    deleted.await.unwrap_err();
+}
+
+#[tokio::test]
 async fn file_volumes_are_made_and_their_access_changes() {
     let vcenter = vcenter().await;
     let connection = connect(&vcenter, CSI);

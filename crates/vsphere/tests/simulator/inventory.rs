@@ -13,7 +13,8 @@ use vsphere::{
     connection::Connection,
     error::{Error, Remedy},
     inventory::{
-        ConnectionState, Datacenter, Datastore, Host, Nic, PowerState, Uuid, Vm, VmSettings, join,
+        ConnectionState, Controller, Datacenter, Datastore, Host, Nic, PowerState, Uuid, Vm,
+        VmSettings, join,
     },
     object,
     reference::Ref,
@@ -351,6 +352,32 @@ async fn devices_are_read_on_every_release() {
         assert_eq!(card.mac_address.as_deref(), Some("00:50:56:99:00:01"));
         assert!(card.backing.portgroup_key.is_some());
     }
+}
+
+#[tokio::test]
+async fn devices_of_several_vms_are_read_in_one_request_and_unknown_ones_are_left_out() {
+    let vcenter = vcenter().await;
+    let connection = connect(&vcenter, CSI);
+    let inventory = connection.inventory();
+    let nodes =
+        [vm(&connection, "node-1").await.reference, vm(&connection, "node-2").await.reference];
+    let reads = async || calls(&vcenter).await["RetrievePropertiesEx"];
+    let before = reads().await;
+    let asked = [nodes[0].clone(), Ref::new("vm-4711"), nodes[1].clone()];
+    let devices = inventory.devices_of(&asked).await.unwrap();
+    assert_eq!(reads().await, before + 1);
+    assert_eq!(devices.len(), 2);
+    let disk = devices[&nodes[1]].iter().find(|device| device.is_disk()).unwrap();
+    let on = devices[&nodes[1]].iter().find(|one| Some(one.key) == disk.controller_key).unwrap();
+    assert_eq!(on.controller(), Some(Controller::Pvscsi));
+    assert_eq!(inventory.devices_of(&[]).await.unwrap().len(), 0);
+
+    // A VM without files has no configuration, and nobody knows its disks.
+    vcenter.control().assume("InaccessibleConfig", "unset".into()).await.unwrap();
+    vcenter.control().reach_vm("node-1", false).await.unwrap();
+    let devices = inventory.devices_of(&nodes).await.unwrap();
+    assert_eq!(devices.keys().collect::<Vec<_>>(), [&nodes[1]]);
+    assert_eq!(inventory.devices(&nodes[0]).await.unwrap(), None);
 }
 
 async fn settings(connection: &Connection, vm: &Ref<VirtualMachine>) -> VmSettings {

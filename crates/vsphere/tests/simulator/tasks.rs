@@ -121,6 +121,30 @@ async fn a_task_that_vcenter_forgot_is_unfinished() {
     let (result, ()) = tokio::join!(connection.wait::<()>(&task, Service::Vim, LIMIT), restarted);
     let error = result.unwrap_err();
     assert!(matches!(error.failure().cause, Cause::TaskLost), "{error}");
+    for _ in 0..2 {
+        let again = connection.wait::<()>(&task, Service::Vim, LIMIT).await.unwrap_err();
+        assert!(matches!(again.failure().cause, Cause::TaskLost), "{again}");
+    }
+}
+
+#[tokio::test]
+async fn a_task_that_vcenter_does_not_know_is_lost_however_often_it_is_awaited() {
+    let vcenter = vcenter().await;
+    let connection = administrator(&vcenter);
+    let running = endless(&vcenter, &connection).await;
+    // While another task keeps the view.
+    let other = connection.wait::<()>(&running, Service::Vim, LIMIT);
+    let unknown = Ref::<Task>::new("task-999999");
+    let asked = async {
+        for _ in 0..2 {
+            let limit = Duration::from_secs(20);
+            let error = connection.wait::<()>(&unknown, Service::Vim, limit).await.unwrap_err();
+            assert!(matches!(error.failure().cause, Cause::TaskLost), "{error}");
+        }
+        connection.call(&running, &CancelTask {}).await.unwrap();
+    };
+    let (cancelled, ()) = tokio::join!(other, asked);
+    assert_eq!(cancelled.unwrap_err().fault().unwrap().type_name(), "RequestCanceled");
 }
 
 #[tokio::test]
