@@ -9,41 +9,33 @@
 //! Everything but the open paths needs a token that the Kubernetes API knows and a role that allows it
 //! ([`Access`]). The certificate comes from files that are followed, or is made at the start.
 //!
+//! [`Plain`] is what remains without TLS, for programs whose probes and scrapers know no other: health, and metrics
+//! where they are asked for, for anybody who reaches the port.
+//!
 //! Deliberately absent: HTTP/2, profiles, `/configz`, client certificates.
 
 use std::{
-    convert::Infallible,
     io,
     net::SocketAddr,
-    pin::pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
 };
 
 use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::{Bytes, Incoming};
 use hyper::http::{
     Method, Request, Response, StatusCode,
     header::{self, HeaderValue},
 };
-use hyper::{
-    body::{Bytes, Incoming},
-    server::conn::http1,
-    service::service_fn,
-};
-use hyper_util::rt::{TokioIo, TokioTimer};
 use prometheus_client::registry::Registry;
 use rustls::ServerConfig;
-use tokio::{
-    net::{TcpListener, TcpStream},
-    task::JoinSet,
-    time::timeout,
-};
+use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 use tracing::{debug, info};
 
 pub use self::{
     access::{Access, permissions},
     health::{Check, Checks, Weight},
+    plain::{Plain, PlainContents},
 };
 use crate::{
     args::Serving,
@@ -54,17 +46,10 @@ use crate::{
 
 mod access;
 mod health;
+mod http;
+mod plain;
 mod process;
 mod tls;
-
-/// A client has this long for its handshake, and again for its headers.
-const HEADERS_WITHIN: Duration = Duration::from_secs(10);
-/// A connection is closed after this time, whatever its client does; clients open another one.
-const CONNECTION_LIVES: Duration = Duration::from_secs(300);
-/// How long requests that are being answered may take when the program ends.
-const DRAIN_WITHIN: Duration = Duration::from_secs(2);
-/// Connections at once; kubelet and Prometheus need two.
-const CONNECTIONS: usize = 100;
 
 /// What the server serves, and to whom.
 pub struct Contents {
@@ -146,7 +131,12 @@ impl Admin {
             }
             Ok(())
         };
-        tokio::try_join!(follow, accept(&listener, &tls, &contents, &shutdown)).map(drop)
+        let connect = |socket| TlsAcceptor::from(tls()).accept(socket);
+        let answer = move |request| {
+            let contents = Arc::clone(&contents);
+            async move { contents.answer(request).await }
+        };
+        tokio::try_join!(follow, http::serve(&listener, connect, answer, &shutdown)).map(drop)
     }
 }
 
@@ -176,83 +166,6 @@ fn certificate(
     }
 }
 
-async fn accept(
-    listener: &TcpListener,
-    tls: &CurrentTls,
-    contents: &Arc<Contents>,
-    shutdown: &Shutdown,
-) -> io::Result<()> {
-    let mut connections = JoinSet::new();
-    while let Some(accepted) = shutdown.unless(listener.accept()).await {
-        let socket = match accepted {
-            Ok((socket, _)) => socket,
-            Err(error) if is_passing(&error) => {
-                // Out of files: accepting again at once would spin.
-                debug!(%error, "connection not accepted");
-                tokio::time::sleep(Duration::from_millis(100)).await;
-                continue;
-            }
-            Err(error) => return Err(error),
-        };
-        connections.spawn(converse(socket, tls(), Arc::clone(contents), shutdown.clone()));
-        while connections.try_join_next().is_some() {}
-        if connections.len() >= CONNECTIONS {
-            connections.join_next().await;
-        }
-    }
-    let drained = async { while connections.join_next().await.is_some() {} };
-    timeout(DRAIN_WITHIN, drained).await.unwrap_or_default();
-    connections.shutdown().await;
-    Ok(())
-}
-
-/// Whether the error concerns one connection or a shortage, not the listening socket.
-fn is_passing(error: &io::Error) -> bool {
-    // EMFILE, ENFILE, ENOBUFS, ENOMEM have no kind of their own.
-    matches!(error.raw_os_error(), Some(24 | 23 | 105 | 12))
-        || matches!(
-            error.kind(),
-            io::ErrorKind::ConnectionAborted
-                | io::ErrorKind::ConnectionReset
-                | io::ErrorKind::Interrupted
-        )
-}
-
-async fn converse(
-    socket: TcpStream,
-    config: Arc<ServerConfig>,
-    contents: Arc<Contents>,
-    shutdown: Shutdown,
-) {
-    let handshake = timeout(HEADERS_WITHIN, TlsAcceptor::from(config).accept(socket));
-    let stream = match shutdown.unless(handshake).await {
-        Some(Ok(Ok(stream))) => TokioIo::new(stream),
-        Some(Ok(Err(error))) => return debug!(%error, "TLS handshake failed"),
-        Some(Err(_)) => return debug!("TLS handshake timed out"),
-        None => return,
-    };
-    let service = service_fn(|request| {
-        let contents = Arc::clone(&contents);
-        async move { Ok::<_, Infallible>(contents.answer(request).await) }
-    });
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEADERS_WITHIN)
-        .serve_connection(stream, service);
-    let mut connection = pin!(connection);
-    let ended = tokio::select! {
-        ended = connection.as_mut() => ended,
-        _ = timeout(CONNECTION_LIVES, shutdown.requested()) => {
-            // The request that is being answered may finish.
-            connection.as_mut().graceful_shutdown();
-            timeout(DRAIN_WITHIN, connection).await.unwrap_or(Ok(()))
-        }
-    };
-    if let Err(error) = ended {
-        debug!(%error, "connection failed");
-    }
-}
-
 /// Nothing can panic while it is held.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -271,7 +184,7 @@ impl Contents {
             (endpoint @ ("healthz" | "livez" | "readyz"), only) if reads => {
                 self.health(endpoint, only, &request).await
             }
-            ("metrics", None) if reads => self.metrics(),
+            ("metrics", None) if reads => metrics(&self.metrics),
             ("debug", Some("flags/v")) => self.verbosity(request).await,
             ("healthz" | "livez" | "readyz", _) | ("metrics", None) => {
                 text(StatusCode::METHOD_NOT_ALLOWED, "use GET\n")
@@ -292,20 +205,7 @@ impl Contents {
         let verbose = request.uri().query().is_some_and(is_verbose);
         // Details name users, Secrets and servers.
         let details = self.access.shows_details(request.headers()).await;
-        match self.checks.answer(endpoint, only, verbose, details) {
-            Some((true, lines)) => text(StatusCode::OK, lines),
-            Some((false, lines)) => text(StatusCode::INTERNAL_SERVER_ERROR, lines),
-            None => text(StatusCode::NOT_FOUND, "there is no such check\n"),
-        }
-    }
-
-    fn metrics(&self) -> Response<Full<Bytes>> {
-        let mut lines = String::new();
-        if let Err(error) = prometheus_client::encoding::text::encode(&mut lines, &self.metrics) {
-            return text(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n"));
-        }
-        let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-        typed(StatusCode::OK, kind, lines)
+        health(&self.checks, endpoint, only, verbose, details)
     }
 
     async fn verbosity(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
@@ -328,6 +228,29 @@ impl Contents {
         let done = format!("successfully set klog.logging.verbosity to {verbosity}\n");
         text(StatusCode::OK, done)
     }
+}
+
+fn health(
+    checks: &Checks,
+    endpoint: &str,
+    only: Option<&str>,
+    verbose: bool,
+    details: bool,
+) -> Response<Full<Bytes>> {
+    match checks.answer(endpoint, only, verbose, details) {
+        Some((true, lines)) => text(StatusCode::OK, lines),
+        Some((false, lines)) => text(StatusCode::INTERNAL_SERVER_ERROR, lines),
+        None => text(StatusCode::NOT_FOUND, "there is no such check\n"),
+    }
+}
+
+fn metrics(registry: &Registry) -> Response<Full<Bytes>> {
+    let mut lines = String::new();
+    if let Err(error) = prometheus_client::encoding::text::encode(&mut lines, registry) {
+        return text(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n"));
+    }
+    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    typed(StatusCode::OK, kind, lines)
 }
 
 /// Whether a query has `verbose`, with or without a value.

@@ -18,7 +18,10 @@ use clap::{
 use hyper::header::{HeaderValue, USER_AGENT};
 use kube::{Client, Config};
 
-pub use self::go::{InvalidDuration, OptionalPath, duration, optional_path, switch};
+pub use self::{
+    go::{InvalidDuration, OptionalPath, duration, optional_path, switch},
+    listen::{Listen, OptionalListen, optional_listen},
+};
 use crate::{
     client::{self, InvalidKubernetes, Schedule},
     lease::{InvalidTiming, Timing},
@@ -27,6 +30,7 @@ use crate::{
 };
 
 mod go;
+mod listen;
 
 /// Which of several replicas works; the others stand by.
 #[derive(Args, Clone, Debug)]
@@ -299,6 +303,7 @@ fn value_name(argument: &Arg) -> Option<&'static str> {
         _ if ends(&["config", "-file"]) => Some("PATH"),
         _ if ends(&["-port"]) => Some("PORT"),
         _ if ends(&["-paths"]) => Some("LIST"),
+        _ if ends(&["-address"]) => Some("ADDRESS"),
         _ => Some("VALUE"),
     }
 }

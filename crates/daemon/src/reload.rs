@@ -38,7 +38,7 @@ use tracing::{info, warn};
 use crate::{
     client,
     permissions::{Permission, Scope},
-    supervise::{Chain, Shutdown},
+    supervise::{self, Chain, Shutdown},
 };
 
 const CHECK_EVERY: Duration = Duration::from_secs(1);
@@ -115,6 +115,36 @@ impl<T, E> Clone for Followed<T, E> {
     fn clone(&self) -> Self {
         Self { source: Arc::clone(&self.source), state: self.state.clone() }
     }
+}
+
+/// Returns when the value, or one of further files that it names, differs from what is in use: why.
+pub async fn replaced<T: PartialEq, E>(
+    followed: &mut Followed<T, E>,
+    now: &T,
+    named: Vec<PathBuf>,
+) -> &'static str {
+    let (stop, asked) = supervise::shutdown();
+    let keep = |contents: &Contents| Ok::<_, Infallible>(contents.clone());
+    let (follow, mut contents) = files(named, keep);
+    let first = contents.state();
+    let rotated = async {
+        // A file that is gone for a while is not a reason to give up what is in use.
+        while contents.state().value == first.value {
+            contents.changed().await;
+        }
+    };
+    let edited = async {
+        while followed.state().value.as_deref().is_none_or(|value| value == now) {
+            followed.changed().await;
+        }
+    };
+    let why = tokio::select! {
+        () = rotated => "a file of certificate authorities changed",
+        () = edited => "the configuration changed",
+        _ = follow.follow(asked) => std::future::pending().await,
+    };
+    drop(stop);
+    why
 }
 
 /// Files that are checked for changes.

@@ -3,7 +3,8 @@
 use std::{fs, net::SocketAddr, path::Path};
 
 use daemon::{
-    admin::{Access, Admin, Checks, Contents, Weight},
+    admin::{Access, Admin, Checks, Contents, Plain, PlainContents, Weight},
+    args::optional_listen,
     supervise::{Stop, shutdown},
     telemetry::{self, Format, Verbosity},
 };
@@ -322,4 +323,40 @@ async fn a_port_of_zero_serves_nothing_and_a_taken_one_says_which_flags() {
         Admin::bind(&flags(&["--bind-address=127.0.0.1", &port]).serving, contents().await).await;
     let text = refused.err().unwrap().to_string();
     assert!(text.contains("--secure-port"), "{text}");
+}
+
+#[tokio::test]
+async fn a_plain_server_serves_what_it_was_given_and_withholds_details() {
+    let checks = Checks::default();
+    let check = checks.register("grpc", Weight::Life);
+    check.fail("the socket of 10.0.0.1 is gone");
+    let all = PlainContents { checks: Some(checks), metrics: Some(Registry::default()) };
+    let address = optional_listen("127.0.0.1:0").unwrap().unwrap();
+    for (contents, health, metrics) in [(PlainContents::default(), 404, 404), (all, 500, 200)] {
+        let server = Plain::bind("health-address", &address, contents).await.unwrap();
+        let at = server.address().unwrap();
+        let mut config = Config::new(format!("http://{at}").parse().unwrap());
+        config.accept_invalid_certs = true;
+        let client = Client::try_from(config).unwrap();
+        let (stop, asked) = shutdown();
+        let task = tokio::runtime::Handle::current().spawn(server.run(asked));
+        let (status, text) = ask(&client, Method::GET, "/healthz", None, "").await.unwrap();
+        assert_eq!(status, health);
+        assert!(!text.contains("10.0.0.1"), "{text}");
+        let (status, text) = ask(&client, Method::GET, "/metrics", None, "").await.unwrap();
+        assert_eq!((status, text.contains("process_")), (metrics, metrics == 200), "{text}");
+        let put = ask(&client, Method::PUT, "/metrics", None, "").await.unwrap().0;
+        assert_eq!(put, if metrics == 200 { 405 } else { 404 });
+        let flags = ask(&client, Method::GET, "/debug/flags/v", None, "").await.unwrap().0;
+        assert_eq!(flags, 404);
+        drop(stop);
+        task.await.unwrap().unwrap();
+    }
+    let taken = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let taken = optional_listen(&taken.to_string()).unwrap().unwrap();
+    let held = Plain::bind("health-address", &taken, PlainContents::default()).await.unwrap();
+    let refused = Plain::bind("health-address", &taken, PlainContents::default()).await;
+    let text = refused.err().unwrap().to_string();
+    assert!(text.contains(&taken.to_string()) && text.contains("--health-address="), "{text}");
+    drop(held);
 }
