@@ -1,9 +1,12 @@
 //! The tasks that follow one vCenter: its connection, its inventory, network cards, tags and credentials.
 
+mod privileges;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     convert::Infallible,
     future::pending,
+    path::PathBuf,
     pin::pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -26,15 +29,17 @@ use vsphere::{
     reference::Ref,
     session::LoginBudget,
     tags::TagCache,
+    tls::{Roots, Trust},
     types::VirtualMachine,
 };
 
 use crate::{
-    Snapshot, Tags, View,
+    Snapshot, StorageInterest, Tags, View,
     credentials::{self, Credential},
     guest::{Configuration, Report},
     inventory::{Attached, Inventory, Update, change_in},
     snapshot::Blame,
+    storage::Privileges,
     view::{Change, Publisher, view},
 };
 
@@ -46,7 +51,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(3);
 /// The longest pause while vCenter answers and refuses, which ends when somebody changes it.
 const LONGEST_PAUSE_REFUSED: Duration = Duration::from_secs(60);
-/// Hosts change in bursts; their tags are read once for all.
+/// Hosts and datastores change in bursts; their tags and privileges are read once for all.
 const BURST: Duration = Duration::from_secs(1);
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 /// After this a watch that starts is reported; large inventories take longer, and the start goes on.
@@ -60,6 +65,8 @@ const MOST_CARDS: usize = 250;
 pub struct Interests {
     /// Tag categories; no tags are read when empty.
     pub categories: Vec<String>,
+    /// Hosts with their state, datastores and the privileges on them; nothing of that is watched when `None`.
+    pub storage: Option<StorageInterest>,
 }
 
 /// The open connections by the names of their vCenters, and the budget of failed logins that they share: keep
@@ -98,6 +105,34 @@ async fn log_out(vcenter: &str, connection: &Connection) {
     }
 }
 
+/// The files with certificate authorities that a configuration names.
+pub fn authorities(vcenters: &[VCenter]) -> Vec<PathBuf> {
+    let file = |trust: &Trust| match trust {
+        Trust::Verify { roots: Roots::File(path), .. } => Some(path.clone()),
+        _ => None,
+    };
+    let files: BTreeSet<_> = vcenters.iter().filter_map(|one| file(&one.trust)).collect();
+    files.into_iter().collect()
+}
+
+/// Logs what is followed, without secrets.
+pub fn describe(vcenters: &[VCenter]) {
+    for vcenter in vcenters {
+        info!(
+            vcenter = vcenter.name,
+            server = vcenter.server,
+            datacenters = ?vcenter.datacenters,
+            "watching vCenter"
+        );
+        if vcenter.trust == Trust::Insecure {
+            warn!(
+                vcenter = vcenter.name,
+                "certificate is not verified: any server that answers receives the password; set caFile or thumbprint"
+            );
+        }
+    }
+}
+
 /// Follows every vCenter of a configuration in `tasks`, until their shutdown. The views are in the
 /// configuration's order.
 pub fn follow(
@@ -111,15 +146,18 @@ pub fn follow(
     let credentials = credentials::follow(client, vcenters, tasks);
     let mut views = Vec::new();
     for (vcenter, credential) in vcenters.iter().zip(credentials) {
-        let (published, view) = view(Snapshot::new(vcenter, Timestamp::now()));
+        let mut first = Snapshot::new(vcenter, Timestamp::now());
+        first.privileges = interests.storage.as_ref().map(|_| Privileges::default());
+        let (published, view) = view(first);
         let follower = Follower {
             vcenter: vcenter.clone(),
-            categories: interests.categories.clone(),
+            interests: interests.clone(),
             metrics: metrics.clone(),
             sessions: sessions.clone(),
             published,
             places: Notify::new(),
             replaced: Notify::new(),
+            unchecked: Notify::new(),
         };
         tasks.spawn(&format!("vcenter/{}", vcenter.name), |shutdown| {
             follower.run(credential, shutdown)
@@ -135,7 +173,7 @@ type ToRead = mpsc::UnboundedReceiver<Ref<VirtualMachine>>;
 
 struct Follower {
     vcenter: VCenter,
-    categories: Vec<String>,
+    interests: Interests,
     metrics: vsphere::metrics::Metrics,
     sessions: Sessions,
     published: Publisher,
@@ -143,6 +181,8 @@ struct Follower {
     places: Notify,
     /// The credentials were replaced, and the new ones may be allowed more.
     replaced: Notify,
+    /// The privileges on datastores may be others, or those on new datastores were not read yet.
+    unchecked: Notify,
 }
 
 impl Follower {
@@ -156,6 +196,7 @@ impl Follower {
                 Box::pin(self.follow_inventory(&connection, &stale)),
                 Box::pin(self.read_cards(&connection, to_read, &stale)),
                 Box::pin(self.read_tags(&connection)),
+                Box::pin(self.read_privileges(&connection)),
                 Box::pin(self.rotate(&connection, login)),
             )
         };
@@ -217,6 +258,7 @@ impl Follower {
                     Ok(()) => {
                         info!(vcenter = self.vcenter.name, "credentials replaced");
                         self.replaced.notify_one();
+                        self.unchecked.notify_one();
                         continue;
                     }
                     Err(error) => {
@@ -292,7 +334,8 @@ impl Follower {
         stale: &Stale,
         failures: &mut u32,
     ) -> Result<(), Error> {
-        let mut attached = Attached::new(connection, &self.vcenter.datacenters).await?;
+        let (datacenters, storage) = (&self.vcenter.datacenters, self.interests.storage.is_some());
+        let mut attached = Attached::new(connection, datacenters, storage).await?;
         // Known since the login, so that this sends nothing.
         let instance = connection.about().await?.instance_uuid;
         let mut selected = self.published.selected.clone();
@@ -341,7 +384,7 @@ impl Follower {
                 continue;
             }
             *failures = 0;
-            if batch.entities && attached.is_moved(&self.vcenter.datacenters) {
+            if batch.entities && attached.is_moved(datacenters) {
                 return Ok(());
             }
             if attached.retry_refused().await? {
@@ -351,9 +394,6 @@ impl Follower {
             }
             let batch = std::mem::take(&mut batch);
             relist |= batch.population;
-            if batch.entities {
-                self.places.notify_one();
-            }
             self.publish(&mut attached, batch, instance.clone(), stale);
         }
     }
@@ -367,6 +407,7 @@ impl Follower {
         stale: &Stale,
     ) {
         let now = Timestamp::now();
+        let (places, datastores) = (batch.entities, batch.fresh || batch.datastores);
         self.published.update(|snapshot| {
             let mut everything = batch.fresh || batch.entities;
             if batch.fresh {
@@ -389,6 +430,12 @@ impl Follower {
             let some = || (!vms.is_empty()).then_some(Change::Vms(vms));
             if everything { Some(Change::Everything) } else { some() }
         });
+        if places {
+            self.places.notify_one();
+        }
+        if datastores {
+            self.unchecked.notify_one();
+        }
     }
 
     /// Publishes that the vCenter cannot be followed, and why.
@@ -447,11 +494,11 @@ impl Follower {
     }
 
     async fn read_tags(&self, connection: &Connection) {
-        if self.categories.is_empty() {
+        if self.interests.categories.is_empty() {
             self.publish_tags(Tags { tried: true, ..Tags::default() });
             return;
         }
-        let mut cache = TagCache::new(connection, self.categories.iter().cloned());
+        let mut cache = TagCache::new(connection, self.interests.categories.iter().cloned());
         let mut failures = 0;
         loop {
             let read = cache.refresh().await;
@@ -488,6 +535,8 @@ struct Batch {
     entities: bool,
     /// Whether an object entered or left.
     population: bool,
+    /// Whether a datastore appeared.
+    datastores: bool,
     vms: BTreeSet<Ref<VirtualMachine>>,
     reports: Vec<collector::Change<Report>>,
 }
@@ -497,6 +546,11 @@ impl Batch {
         for change in changes {
             match change {
                 Update::Guest(change) => self.reports.push(change),
+                Update::Storage(update) => {
+                    if let Some(storage) = &mut inventory.storage {
+                        self.datastores |= storage.apply(update);
+                    }
+                }
                 Update::Inventory(change) => {
                     self.population |= !matches!(change, collector::Change::Changed(_));
                     match inventory.apply(change) {

@@ -94,10 +94,12 @@ impl Entry {
         self.report = report;
     }
 
-    /// Whether the cards must be read again.
+    /// Whether the cards must be read again. They stay while vCenter reports no version: then it cannot read the
+    /// configuration, because the VM's files are not accessible.
     pub(crate) fn is_stale(&self) -> bool {
-        let read = self.configuration.as_ref();
-        read.is_none_or(|read| read.change_version != self.report.change_version)
+        let now = &self.report.change_version;
+        let is_older = |read: &Configuration| now.is_some() && read.change_version != *now;
+        self.configuration.as_deref().is_none_or(is_older)
     }
 
     pub(crate) fn guest(&self) -> Option<Guest<'_>> {
@@ -108,5 +110,37 @@ impl Entry {
             encoding: read.encoding.as_deref(),
             since: self.since,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use jiff::Timestamp;
+    use vsphere::inventory::Cards;
+
+    use super::{Configuration, Entry, Report};
+
+    #[test]
+    fn cards_are_stale_when_the_configuration_is_another_not_when_it_cannot_be_read() {
+        let version = |version: Option<&str>| version.map(str::to_owned);
+        let cases = [
+            (None, Some("1"), true),
+            (None, None, true),
+            (Some("1"), Some("1"), false),
+            (Some("1"), Some("2"), true),
+            (Some("1"), None, false),
+        ];
+        for (read, reported, stale) in cases {
+            let report = Report { change_version: version(reported), ..Report::default() };
+            let mut entry = Entry::new(report, Timestamp::UNIX_EPOCH);
+            entry.configuration = read.map(|read| {
+                let mut cards = Cards::default();
+                cards.change_version = version(Some(read));
+                Arc::new(Configuration::from(cards))
+            });
+            assert_eq!(entry.is_stale(), stale, "{read:?} {reported:?}");
+        }
     }
 }

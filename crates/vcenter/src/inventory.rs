@@ -5,9 +5,11 @@
 //!   tree     folders and datacenters below the root folder     name, parent
 //!   content  hosts, clusters, pools, VMs of each datacenter    name, parent; of VMs what `Vm` has
 //!   guests   the selected VMs, as a list                       guest.net, config.changeVersion
+//!   storage  hosts and datastores, a filter for each           what `Host` and `Datastore` have
+//!            (for programs with a `StorageInterest`)
 //! ```
 //!
-//! All three are filters of one property collector, so that one long poll serves them. Datacenters are resolved
+//! All of them are filters of one property collector, so that one long poll serves them. Datacenters are resolved
 //! from the tree; when that changes what the configuration means, the watch starts again.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -25,7 +27,10 @@ use vsphere::{
     types::{Folder, ManagedEntity, ManagedObject, VirtualMachine},
 };
 
-use crate::guest::Report;
+use crate::{
+    guest::Report,
+    storage::{self, STORAGE, Storage},
+};
 
 /// No inventory is deeper; parents that form a circle exist only for the moment of a move.
 const DEEPEST: usize = 100;
@@ -58,10 +63,10 @@ objects! {
 
 /// What the watch reports.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "nearly all objects of an inventory are VMs")]
 pub(crate) enum Update {
     Inventory(Change<Seen>),
     Guest(Change<Report>),
+    Storage(storage::Update),
 }
 
 /// The objects of the configured datacenters and what they are in. Clones share what has not changed.
@@ -71,34 +76,54 @@ pub(crate) struct Inventory {
     pub(crate) vms: HashTrieMapSync<Ref<VirtualMachine>, Arc<Vm>>,
     /// Folders, datacenters, clusters, hosts and pools.
     pub(crate) entities: HashTrieMapSync<Ref<ManagedEntity>, Arc<Entity>>,
+    /// `None` for programs without a storage interest.
+    pub(crate) storage: Option<Storage>,
 }
 
 impl Inventory {
-    pub(crate) fn new(root: Ref<Folder>) -> Self {
-        Self { root, ..Self::default() }
+    pub(crate) fn new(root: Ref<Folder>, with_storage: bool) -> Self {
+        let storage = with_storage.then(Storage::default);
+        Self { root, storage, ..Self::default() }
     }
 
     /// Takes in a change. Returns the VM that it is about; `None` when it is about another object.
     pub(crate) fn apply(&mut self, change: Change<Seen>) -> Option<Ref<VirtualMachine>> {
+        let vm = match &change {
+            Change::Entered(Seen::Vm(vm)) => Some(vm.reference.clone()),
+            Change::Entered(Seen::Entity(_)) => None,
+            Change::Changed(delta) => delta.reference().cast(),
+            Change::Left(reference) => reference.cast(),
+        };
+        let uuid = |inventory: &Self| {
+            inventory.storage.as_ref()?;
+            inventory.vms.get(vm.as_ref()?)?.uuid
+        };
+        let before = uuid(self);
+        self.take_in(change);
+        let now = uuid(self);
+        if let (Some(vm), Some(storage)) = (&vm, &mut self.storage) {
+            let is_there = self.vms.contains_key(vm);
+            storage.index(vm, before, now, is_there);
+        }
+        vm
+    }
+
+    fn take_in(&mut self, change: Change<Seen>) {
         match change {
             Change::Entered(Seen::Vm(vm)) => {
-                let reference = vm.reference.clone();
-                self.vms.insert_mut(reference.clone(), Arc::new(vm));
-                Some(reference)
+                self.vms.insert_mut(vm.reference.clone(), Arc::new(vm));
             }
             Change::Entered(Seen::Entity(entity)) => {
                 self.entities.insert_mut(entity.reference.clone(), Arc::new(entity));
-                None
             }
             Change::Changed(delta) => {
                 let reference = delta.reference();
-                let vm = reference.cast::<VirtualMachine>();
                 let applied = |mut seen: Seen| {
                     delta.apply(&mut seen);
                     seen
                 };
-                match &vm {
-                    Some(vm) => change_in(&mut self.vms, vm, |vm| {
+                match reference.cast() {
+                    Some(vm) => change_in(&mut self.vms, &vm, |vm| {
                         if let Seen::Vm(changed) = applied(Seen::Vm(std::mem::take(vm))) {
                             *vm = changed;
                         }
@@ -110,15 +135,12 @@ impl Inventory {
                         }
                     }),
                 }
-                vm
             }
             Change::Left(reference) => {
-                let vm = reference.cast::<VirtualMachine>();
-                match &vm {
-                    Some(vm) => self.vms.remove_mut(vm),
+                match reference.cast() {
+                    Some(vm) => self.vms.remove_mut(&vm),
                     None => self.entities.remove_mut(&entity(&reference)),
                 };
-                vm
             }
         }
     }
@@ -142,7 +164,7 @@ impl Inventory {
     }
 
     /// The inventory path of an object: `/europe/dc-2`.
-    fn inventory_path<K: IsA<ManagedEntity>>(&self, object: &Ref<K>) -> Option<String> {
+    pub(crate) fn inventory_path<K: IsA<ManagedEntity>>(&self, object: &Ref<K>) -> Option<String> {
         let path = self.path(object.upcast());
         let below_root = path.iter().rev().skip(1);
         let name = |at| Some(format!("/{}", self.entities.get(at)?.name));
@@ -243,12 +265,13 @@ impl Attached {
     pub(crate) async fn new(
         connection: &Connection,
         datacenters: &[String],
+        with_storage: bool,
     ) -> Result<Self, Error> {
         let root = connection.inventory().root().await?;
         let mut collector = connection.collector().await?;
         let tree = collector.below(&root, &TREE).await?;
         collector.filter(&[tree], Some(wanted(&TREE)), Update::Inventory).await?;
-        let mut inventory = Inventory::new(root);
+        let mut inventory = Inventory::new(root, with_storage);
         loop {
             let Page { changes, complete } = collector.next().await?;
             for change in changes {
@@ -261,7 +284,7 @@ impl Attached {
             }
         }
         let scope = inventory.scope(datacenters);
-        let refused = watch_content(&mut collector, &scope.roots).await?;
+        let refused = watch_content(&mut collector, &scope.roots, with_storage).await?;
         let guests = collector.list().await?;
         let view = guests.view().clone();
         collector.filter(&[view], None, Update::Guest).await?;
@@ -275,7 +298,8 @@ impl Attached {
         }
         let mut roots = self.scope.roots.clone();
         roots.retain(|root, _| self.refused.contains_key(root));
-        self.refused = watch_content(&mut self.collector, &roots).await?;
+        let with_storage = self.inventory.storage.is_some();
+        self.refused = watch_content(&mut self.collector, &roots, with_storage).await?;
         self.tried = Instant::now();
         Ok(self.refused.len() < roots.len())
     }
@@ -300,15 +324,28 @@ impl Attached {
     }
 }
 
-/// Adds a filter for what is in these datacenters. Returns those that vCenter refuses, and why.
+/// Adds filters for what is in these datacenters. Returns those that vCenter refuses, and why.
 async fn watch_content(
     collector: &mut Collector<Update>,
     roots: &BTreeMap<Ref<ManagedEntity>, String>,
+    with_storage: bool,
 ) -> Result<BTreeMap<Ref<ManagedEntity>, String>, Error> {
-    let (mut views, mut refused) = (Vec::new(), BTreeMap::new());
+    let (mut content, mut storage, mut refused) = (Vec::new(), Vec::new(), BTreeMap::new());
     for (root, text) in roots {
-        match collector.below(root, &CONTENT).await {
-            Ok(view) => views.push(view),
+        let mut views = collector.below(root, &CONTENT).await.map(|view| (view, None));
+        if let Ok((_, storage)) = &mut views
+            && with_storage
+        {
+            match collector.below(root, &STORAGE).await {
+                Ok(view) => *storage = Some(view),
+                Err(error) => views = Err(error),
+            }
+        }
+        match views {
+            Ok((view, of_storage)) => {
+                content.push(view);
+                storage.extend(of_storage);
+            }
             Err(error) if error.fault().is_some() && error.remedy != Remedy::LoggedOut => {
                 let why = format!("the datacenter {text:?} cannot be watched: {error}");
                 refused.insert(root.clone(), why);
@@ -316,8 +353,14 @@ async fn watch_content(
             Err(error) => return Err(error),
         }
     }
-    if !views.is_empty() {
-        collector.filter(&views, Some(wanted(&CONTENT)), Update::Inventory).await?;
+    if !content.is_empty() {
+        collector.filter(&content, Some(wanted(&CONTENT)), Update::Inventory).await?;
+    }
+    if !storage.is_empty() {
+        let host = |change| Update::Storage(storage::Update::Host(change));
+        collector.filter(&storage, None, host).await?;
+        let datastore = |change| Update::Storage(storage::Update::Datastore(change));
+        collector.filter(&storage, None, datastore).await?;
     }
     Ok(refused)
 }
@@ -363,7 +406,7 @@ mod tests {
 
     /// `/dc-1`, `/europe/dc-1` and `/europe/dc-2`.
     fn inventory() -> Inventory {
-        let mut inventory = Inventory::new(Ref::new("group-d1"));
+        let mut inventory = Inventory::new(Ref::new("group-d1"), false);
         for change in [
             entity("Folder", "group-d1", "Datacenters", None),
             entity("Datacenter", "datacenter-1", "dc-1", Some(("Folder", "group-d1"))),
@@ -389,6 +432,7 @@ mod tests {
         for one in all.iter().filter(|one| one.kind != "VirtualMachine") {
             assert_eq!(one.paths, ["name", "parent"], "{}", one.kind);
         }
+        assert!(inventory().storage.is_none());
     }
 
     #[test]

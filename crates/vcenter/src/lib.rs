@@ -5,7 +5,8 @@
 //!                                           ▼
 //!   cloud_config::VCenter ─► follow() ─► follower ─┬─ inventory   one long poll: folders, VMs, selected guests
 //!                                           │      ├─ cards       network cards, when config.changeVersion changes
-//!                                           │      └─ tags        categories of `Interests`
+//!                                           │      ├─ tags        categories of `Interests`
+//!                                           │      └─ storage     datastores, hosts and privileges, if in `Interests`
 //!                                           ▼
 //!                                        Snapshot ─► View::snapshot(), View::changed()
 //!                                           └──────► report_health(): /readyz and metrics
@@ -25,12 +26,14 @@ mod guest;
 mod health;
 mod inventory;
 mod snapshot;
+mod storage;
 mod view;
 
 pub use self::{
-    follower::{Interests, Sessions, follow},
+    follower::{Interests, Sessions, authorities, describe, follow},
     guest::Guest,
     health::{Metrics, report_health},
     snapshot::{Ancestors, Health, Outage, Place, Snapshot, Tags},
+    storage::StorageInterest,
     view::{Change, View},
 };

@@ -18,6 +18,7 @@ use vsphere::{
 use crate::{
     guest::{Entry, Guest, Report},
     inventory::{Inventory, change_in},
+    storage::Privileges,
 };
 
 /// How long the text of an outage stays while its cause changes.
@@ -107,6 +108,8 @@ pub struct Snapshot {
     pub tags: Tags,
     pub(crate) inventory: Inventory,
     pub(crate) guests: HashTrieMapSync<Ref<VirtualMachine>, Arc<Entry>>,
+    /// `None` for programs without a storage interest.
+    pub(crate) privileges: Option<Privileges>,
     /// Why the inventory is not current.
     pub(crate) outage: Option<Outage>,
     /// The configured datacenters that cannot be watched.
@@ -128,6 +131,7 @@ impl Snapshot {
             inventory: Inventory::default(),
             guests: HashTrieMapSync::default(),
             tags: Tags::default(),
+            privileges: None,
             outage: Some(Outage { vcenter: vcenter.name.clone(), since: now, why }),
             missing: None,
             explained: None,
@@ -143,6 +147,9 @@ impl Snapshot {
         }
         if !self.tags.tried {
             let why = "its tags have not been read yet".to_owned();
+            return Health::Unavailable(self.outage_since(self.current_since, why));
+        }
+        if let Some(why) = self.privileges.as_ref().and_then(Privileges::unknown) {
             return Health::Unavailable(self.outage_since(self.current_since, why));
         }
         match &self.missing {
@@ -292,7 +299,9 @@ impl Snapshot {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
+    use std::{collections::HashMap, sync::Arc};
+
     use cloud_config::{CredentialSource, Inline, VCenter};
     use jiff::{SignedDuration, Timestamp};
     use vsphere::{
@@ -303,9 +312,9 @@ mod tests {
     };
 
     use super::{Blame, Health, Snapshot};
-    use crate::{Tags, guest::Report};
+    use crate::{Tags, guest::Report, storage::Privileges};
 
-    fn snapshot() -> Snapshot {
+    pub(crate) fn snapshot() -> Snapshot {
         let inline = Inline { user: "cpi".to_owned(), password: "secret".into() };
         let vcenter = VCenter {
             name: "vcenter".to_owned(),
@@ -344,6 +353,29 @@ mod tests {
         assert_eq!(why(snapshot.health()), format!("unavailable dc-3 is missing {}", at(5)));
         snapshot.fail("the connection broke".to_owned(), Blame::Server, at(6));
         assert_eq!(why(snapshot.health()), format!("unavailable the connection broke {}", at(5)));
+    }
+
+    #[test]
+    fn a_program_with_a_storage_interest_waits_for_privileges() {
+        let mut snapshot = snapshot();
+        snapshot.privileges = Some(Privileges::default());
+        snapshot.answer("", false, at(1));
+        let why = |snapshot: &Snapshot| match snapshot.health() {
+            Health::Unavailable(outage) => (outage.why, outage.since),
+            other => panic!("{other:?}"),
+        };
+        let text = "the privileges on its datastores have not been read yet".to_owned();
+        assert_eq!(why(&snapshot), (text, at(1)));
+        let refused = Some("refused".to_owned());
+        snapshot.privileges = Some(Privileges { granted: None, problem: refused.clone() });
+        assert_eq!(why(&snapshot), ("refused".to_owned(), at(1)));
+        let store = Ref::new("datastore-1");
+        let granted = Some(Arc::new(HashMap::from([(store.clone(), true)])));
+        snapshot.privileges = Some(Privileges { granted, problem: refused });
+        assert_eq!(snapshot.health(), Health::Current { answered: at(1) });
+        assert_eq!(snapshot.may_create_on(&store), Some(true));
+        assert_eq!(snapshot.may_create_on(&Ref::new("datastore-2")), None);
+        assert_eq!(snapshot.privileges_problem(), Some("refused"));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, net::IpAddr, time::Duration};
 
 use vcenter::{Change, Snapshot};
-use vsphere::{reference::Ref, types::VirtualMachine};
+use vsphere::{inventory::ConnectionState, reference::Ref, types::VirtualMachine};
 
 use crate::site::{LIMIT, Site, wait_for};
 
@@ -76,6 +76,26 @@ async fn metadata_is_read_again_when_the_configuration_changes() {
         .await;
     assert_eq!(snapshot.guest(&vm).unwrap().encoding, Some("base64"));
     connection.close().await;
+    site.stop().await;
+}
+
+#[tokio::test]
+async fn the_cards_of_a_vm_whose_files_are_lost_stay_as_they_were() {
+    let mut site = Site::start(&["dc-1"]).await;
+    let vm = site.select("node-1").await;
+    site.until("it is read", |snapshot| snapshot.guest(&vm).is_some()).await;
+    let control = site.simulator.control().clone();
+    control.reach_vm("node-1", false).await.unwrap();
+    let lost =
+        |snapshot: &Snapshot| snapshot.vm(&vm).unwrap().connection == ConnectionState::Inaccessible;
+    site.until("it is lost", lost).await;
+    // Whatever was read because of that is there with the next change.
+    control.readdress("node-1", &["10.99.0.82/24"]).await.unwrap();
+    let snapshot = site.until("it has moved", |snapshot| has(snapshot, &vm, "10.99.0.82")).await;
+    let guest = snapshot.guest(&vm).unwrap();
+    assert!(guest.nics[0].device.is_some() && guest.nics[0].network.is_some(), "{guest:?}");
+    control.reach_vm("node-1", true).await.unwrap();
+    site.until("it is back", |snapshot| !lost(snapshot)).await;
     site.stop().await;
 }
 

@@ -6,6 +6,8 @@ mod credentials;
 mod datacenters;
 mod guests;
 mod permissions;
+mod privileges;
 mod silence;
 mod site;
+mod storage;
 mod watch;

@@ -62,12 +62,18 @@ impl Site {
         categories: &[&str],
     ) -> Self {
         let simulator = lab::VCenter::start(&VCenterSpec::default()).await.unwrap();
+        let categories = categories.iter().map(|&one| one.to_owned()).collect();
+        let interests = Interests { categories, ..Interests::default() };
+        let section = section(&simulator);
+        Self::follow(simulator, section, &interests)
+    }
+
+    /// Follows a simulator that runs.
+    pub(crate) fn follow(simulator: lab::VCenter, section: VCenter, interests: &Interests) -> Self {
         let (mut tasks, sessions) = (Tasks::default(), Sessions::default());
-        let interests =
-            Interests { categories: categories.iter().map(|&one| one.to_owned()).collect() };
-        let (configured, metrics) = (section(&simulator), Default::default());
+        let metrics = Default::default();
         let mut views =
-            follow(&no_kubernetes(), &[configured], &interests, &metrics, &sessions, &mut tasks);
+            follow(&no_kubernetes(), &[section], interests, &metrics, &sessions, &mut tasks);
         let view = views.pop().unwrap();
         Self { simulator, view, sessions, tasks }
     }
@@ -113,17 +119,21 @@ impl Site {
 
     /// A connection of the test's own.
     pub(crate) fn connection(&self) -> Connection {
-        let credentials =
-            Credentials::password(lab::vcenter::ADMINISTRATOR.0, lab::vcenter::ADMINISTRATOR.1);
-        let endpoint = self.simulator.url().parse().unwrap();
-        let trust = trust(self.simulator.authority());
-        Connection::new(&Settings { trust, ..Settings::new(endpoint, credentials) }).unwrap()
+        administrator(&self.simulator)
     }
 
     pub(crate) async fn stop(self) -> lab::VCenter {
         self.tasks.stop(LIMIT).await.unwrap();
         self.simulator
     }
+}
+
+/// A connection of the administrator.
+pub(crate) fn administrator(simulator: &lab::VCenter) -> Connection {
+    let credentials =
+        Credentials::password(lab::vcenter::ADMINISTRATOR.0, lab::vcenter::ADMINISTRATOR.1);
+    let (endpoint, trust) = (simulator.url().parse().unwrap(), trust(simulator.authority()));
+    Connection::new(&Settings { trust, ..Settings::new(endpoint, credentials) }).unwrap()
 }
 
 pub(crate) fn is_current(snapshot: &Snapshot) -> bool {

@@ -12,8 +12,8 @@ use crate::{
     site::{Site, USER, is_current, names, vm, wait_for},
 };
 
-/// What one follower of one datacenter has at the server.
-const ATTACHED: Objects = Objects {
+/// What one follower of one datacenter has at the server, without an interest in storage.
+pub(crate) const ATTACHED: Objects = Objects {
     container_views: 2,
     list_views: 1,
     property_collectors: 1,
@@ -27,7 +27,7 @@ async fn objects(site: &Site) -> Vec<Objects> {
 }
 
 /// How often SOAP methods were called, by name.
-async fn calls(site: &Site) -> BTreeMap<String, u64> {
+pub(crate) async fn calls(site: &Site) -> BTreeMap<String, u64> {
     let state = site.simulator.control().calls().await.unwrap();
     let mut calls = BTreeMap::new();
     for call in state["calls"].as_array().unwrap() {
