@@ -13,13 +13,14 @@ struct Package {
 }
 
 const PACKAGES: &[Package] = &[
+    Package { name: "btrfs-progs", file: "/usr/sbin/mkfs.btrfs" },
     Package { name: "busybox-static", file: "/usr/bin/busybox" },
     Package { name: "ca-certificates", file: "/usr/share/ca-certificates/mozilla" },
     Package { name: "containerd", file: "/usr/bin/containerd" },
     Package { name: "containernetworking-plugins", file: "/usr/lib/cni/ptp" },
     Package { name: "e2fsprogs", file: "/usr/sbin/mkfs.ext4" },
     Package { name: "iproute2", file: "/usr/bin/ip" },
-    Package { name: "nftables", file: "/usr/sbin/nft" },
+    Package { name: "iptables", file: "/usr/sbin/iptables" },
     Package { name: "openssl", file: "/usr/bin/openssl" },
     Package { name: "procps", file: "/usr/sbin/sysctl" },
     Package { name: "runc", file: "/usr/sbin/runc" },

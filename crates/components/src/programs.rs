@@ -160,15 +160,22 @@ fn module_of(name: &str) -> Result<&'static Module> {
 /// # Errors
 /// When the file cannot be read or pins none.
 pub fn kubernetes_version() -> Result<String> {
-    let path = source_dir().join("kubernetes/go.mod");
+    pinned_version("kubernetes", "k8s.io/kubernetes")
+}
+
+/// The version of a Go module that the go.mod of this directory below `lab/` pins.
+///
+/// # Errors
+/// When the file cannot be read or pins none.
+pub fn pinned_version(directory: &str, module: &str) -> Result<String> {
+    let path = source_dir().join(directory).join("go.mod");
     let text =
         fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-    text.lines()
-        .find_map(|line| {
-            line.trim().trim_start_matches("require ").strip_prefix("k8s.io/kubernetes ")
-        })
-        .map(|version| version.split(' ').next().unwrap_or(version).to_owned())
-        .ok_or_else(|| anyhow!("{} requires no k8s.io/kubernetes", path.display()))
+    let pinned = |line: &str| {
+        let mut words = line.trim().trim_start_matches("require ").split(' ');
+        (words.next() == Some(module)).then(|| words.next().map(str::to_owned)).flatten()
+    };
+    text.lines().find_map(pinned).ok_or_else(|| anyhow!("{} requires no {module}", path.display()))
 }
 
 /// Builds those of the named programs that are not in the cache, a progress step per module. A second caller

@@ -1,10 +1,12 @@
-//! The requests of service accounts and the codes of their responses, from the API server's audit log.
+//! The requests of service accounts and the codes of their responses, from the API server's audit log, and what roles
+//! allow, to be compared with them.
 //!
 //! The API server logs a request before it responds, so every request that a caller has a response for is here.
 
-use std::{fs, io, path::PathBuf};
+use std::{collections::BTreeSet, fmt, fs, io, path::PathBuf};
 
 use anyhow::{Context, Result};
+use k8s_openapi::api::rbac::v1::PolicyRule;
 use serde_json::{Value, json};
 
 use crate::world::World;
@@ -14,6 +16,8 @@ use crate::world::World;
 pub struct Request {
     /// The authenticated user, such as `system:serviceaccount:kube-system:default`.
     pub user: String,
+    /// The program, as it calls itself, without its version.
+    pub agent: String,
     /// `get`, `list`, `watch`, `create`, …
     pub verb: String,
     /// The API's group; empty for the oldest one.
@@ -69,11 +73,67 @@ fn request(event: &Value) -> Request {
     let code = event["responseStatus"]["code"].as_u64().and_then(|code| code.try_into().ok());
     Request {
         user: text(&event["user"]["username"]),
+        agent: text(&event["userAgent"]).split('/').next().unwrap_or_default().to_owned(),
         verb: text(&event["verb"]),
         group: text(&object["apiGroup"]),
         resource,
         namespace: text(&object["namespace"]),
         name: text(&object["name"]),
         code: code.unwrap_or_default(),
+    }
+}
+
+/// One verb on one resource that a role allows.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Grant {
+    namespace: Option<String>,
+    group: String,
+    resource: String,
+    verb: String,
+    name: Option<String>,
+}
+
+impl fmt::Debug for Grant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { namespace, group, resource, verb, name } = self;
+        write!(f, "{verb} {group}/{resource} {name:?} in {namespace:?}")
+    }
+}
+
+impl Grant {
+    /// What these rules allow, each with its namespace unless it is for the whole cluster.
+    pub fn all<'a>(
+        rules: impl Iterator<Item = (Option<&'a str>, &'a PolicyRule)>,
+    ) -> BTreeSet<Self> {
+        let mut all = BTreeSet::new();
+        for (namespace, rule) in rules {
+            let names: Vec<Option<&String>> = match &rule.resource_names {
+                Some(names) => names.iter().map(Some).collect(),
+                None => vec![None],
+            };
+            for group in rule.api_groups.iter().flatten() {
+                for resource in rule.resources.iter().flatten() {
+                    for verb in &rule.verbs {
+                        all.extend(names.iter().map(|name| Self {
+                            namespace: namespace.map(str::to_owned),
+                            group: group.clone(),
+                            resource: resource.clone(),
+                            verb: verb.clone(),
+                            name: name.cloned(),
+                        }));
+                    }
+                }
+            }
+        }
+        all
+    }
+
+    /// Whether it is what this request needs.
+    #[must_use]
+    pub fn allows(&self, request: &Request) -> bool {
+        self.namespace.as_ref().is_none_or(|namespace| *namespace == request.namespace)
+            && self.name.as_ref().is_none_or(|name| *name == request.name)
+            && (&self.group, &self.resource, &self.verb)
+                == (&request.group, &request.resource, &request.verb)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use components::{Background, Progress, progress::Step};
 use k8s_openapi::api::core::v1::{Node as NodeObject, ServiceAccount};
 use kube::{
@@ -231,6 +231,26 @@ impl Lab {
     #[must_use]
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
+    }
+
+    /// A node, to be changed.
+    ///
+    /// # Errors
+    /// When there is none of this name.
+    pub fn node_mut(&mut self, name: &str) -> Result<&mut Node> {
+        let node = self.nodes.iter_mut().find(|node| node.name() == name);
+        node.with_context(|| format!("this lab has no node {name}"))
+    }
+
+    /// A node's power fails: its processes, pods among them, and its mounts are gone at once. To vCenter its machine still
+    /// runs.
+    ///
+    /// # Errors
+    /// When there is none of this name.
+    pub fn cut_power(&mut self, name: &str) -> Result<()> {
+        self.node_mut(name)?;
+        self.nodes.retain(|node| node.name() != name);
+        Ok(())
     }
 
     /// Makes a disk that can be plugged into the nodes; `id` is its UUID as 32 hexadecimal digits.

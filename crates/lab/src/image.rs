@@ -3,6 +3,7 @@
 //! The archive is an OCI image layout in a tar file with one uncompressed layer. Equal input gives
 //! equal bytes: entries are sorted, owned by root and dated to the epoch.
 
+mod drivers;
 mod runtime;
 
 use std::{
@@ -19,17 +20,28 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tar::{Builder, EntryType, Header};
 
-pub use self::runtime::{DebianPackage, Runtime, USER, debian_architecture};
+pub use self::{
+    drivers::{DRIVERS, Drivers, GO_DRIVER},
+    runtime::{DebianPackage, Runtime, USER, debian_architecture},
+};
 use crate::process::run;
 
 /// What an image holds and how its program starts.
 #[derive(Clone, Debug)]
 pub struct Image {
-    name: String,
     entries: BTreeMap<PathBuf, Entry>,
-    entrypoint: Vec<String>,
-    user: Option<u32>,
     labels: BTreeMap<String, String>,
+    /// The first is changed by the builder's functions.
+    starts: Vec<Start>,
+}
+
+/// A name of an image, and what runs when a pod says nothing else.
+#[derive(Clone, Debug)]
+struct Start {
+    name: String,
+    entrypoint: Vec<String>,
+    /// Root when `None`.
+    user: Option<u32>,
 }
 
 #[derive(Clone, Debug)]
@@ -43,19 +55,14 @@ enum Entry {
 impl Image {
     /// An empty image under its full name, such as `registry.k8s.io/pause:3.10`.
     pub fn new(name: impl Into<String>) -> Self {
-        Self {
-            name: name.into(),
-            entries: BTreeMap::new(),
-            entrypoint: Vec::new(),
-            user: None,
-            labels: BTreeMap::new(),
-        }
+        let start = Start { name: name.into(), entrypoint: Vec::new(), user: None };
+        Self { entries: BTreeMap::new(), labels: BTreeMap::new(), starts: vec![start] }
     }
 
     /// The image's full name.
     #[must_use]
     pub fn name(&self) -> &str {
-        &self.name
+        &self.starts[0].name
     }
 
     /// Adds a program at an absolute path, with the directories above it.
@@ -91,14 +98,23 @@ impl Image {
     /// The command when a pod names none.
     #[must_use]
     pub fn entrypoint(mut self, words: &[&str]) -> Self {
-        self.entrypoint = words.iter().map(|word| (*word).to_owned()).collect();
+        self.starts[0].entrypoint = owned(words);
         self
     }
 
     /// The user when a pod names none; root otherwise.
     #[must_use]
     pub fn user(mut self, user: u32) -> Self {
-        self.user = Some(user);
+        self.starts[0].user = Some(user);
+        self
+    }
+
+    /// Gives the same content another name, under which another command starts, as root when a pod names no user.
+    /// Both share what they hold, wherever they are stored.
+    #[must_use]
+    pub fn also_named(mut self, name: &str, entrypoint: &[&str]) -> Self {
+        let start = Start { name: name.to_owned(), entrypoint: owned(entrypoint), user: None };
+        self.starts.push(start);
         self
     }
 
@@ -127,7 +143,7 @@ impl Image {
         let scratch = archive.with_extension("layer");
         let layer = self
             .write_layer(&scratch)
-            .with_context(|| format!("cannot make the image {}", self.name))?;
+            .with_context(|| format!("cannot make the image {}", self.name()))?;
         let manifest = self
             .assemble(archive, &scratch, &layer)
             .with_context(|| format!("cannot write the image archive {}", archive.display()));
@@ -167,28 +183,22 @@ impl Image {
     }
 
     fn assemble(&self, archive: &Path, layer_file: &Path, layer: &Blob) -> Result<String> {
-        let mut config = json!({
-            "architecture": debian_architecture(),
-            "os": "linux",
-            "config": {"Entrypoint": self.entrypoint, "Env": ["PATH=/bin:/usr/bin:/sbin:/usr/sbin"]},
-            "rootfs": {"type": "layers", "diff_ids": [layer.digest]},
-        });
-        if let Some(user) = self.user {
-            config["config"]["User"] = json!(user.to_string());
+        let mut blobs = Vec::new();
+        let mut manifests = Vec::new();
+        for start in &self.starts {
+            let config = Blob::of(&self.config(start, layer))?;
+            let manifest = Blob::of(&json!({
+                "schemaVersion": 2,
+                "mediaType": "application/vnd.oci.image.manifest.v1+json",
+                "config": config.0.descriptor("application/vnd.oci.image.config.v1+json"),
+                "layers": [layer.descriptor("application/vnd.oci.image.layer.v1.tar")],
+            }))?;
+            let mut entry = manifest.0.descriptor("application/vnd.oci.image.manifest.v1+json");
+            entry["annotations"] = json!({"io.containerd.image.name": start.name});
+            manifests.push(entry);
+            blobs.extend([manifest, config]);
         }
-        if !self.labels.is_empty() {
-            config["config"]["Labels"] = json!(self.labels);
-        }
-        let (config, config_bytes) = Blob::of(&config)?;
-        let (manifest, manifest_bytes) = Blob::of(&json!({
-            "schemaVersion": 2,
-            "mediaType": "application/vnd.oci.image.manifest.v1+json",
-            "config": config.descriptor("application/vnd.oci.image.config.v1+json"),
-            "layers": [layer.descriptor("application/vnd.oci.image.layer.v1.tar")],
-        }))?;
-        let mut entry = manifest.descriptor("application/vnd.oci.image.manifest.v1+json");
-        entry["annotations"] = json!({"io.containerd.image.name": self.name});
-        let index = serde_json::to_vec(&json!({"schemaVersion": 2, "manifests": [entry]}))?;
+        let index = serde_json::to_vec(&json!({"schemaVersion": 2, "manifests": manifests}))?;
 
         let mut out = Builder::new(BufWriter::new(File::create(archive)?));
         let mut add = |path: &str, size: u64, content: &mut dyn Read| {
@@ -196,18 +206,41 @@ impl Image {
         };
         add("oci-layout", 30, &mut &br#"{"imageLayoutVersion":"1.0.0"}"#[..])?;
         add("index.json", index.len() as u64, &mut &index[..])?;
-        add(&manifest.path(), manifest.size, &mut &manifest_bytes[..])?;
-        add(&config.path(), config.size, &mut &config_bytes[..])?;
+        for (blob, bytes) in &blobs {
+            add(&blob.path(), blob.size, &mut &bytes[..])?;
+        }
         add(&layer.path(), layer.size, &mut File::open(layer_file)?)?;
         out.into_inner()?.flush()?;
-        Ok(manifest.digest)
+        let first = blobs.into_iter().next().context("the image has no name")?;
+        Ok(first.0.digest)
+    }
+
+    fn config(&self, start: &Start, layer: &Blob) -> Value {
+        let mut config = json!({
+            "architecture": debian_architecture(),
+            "os": "linux",
+            "config": {"Entrypoint": start.entrypoint, "Env": ["PATH=/bin:/usr/bin:/sbin:/usr/sbin"]},
+            "rootfs": {"type": "layers", "diff_ids": [layer.digest]},
+        });
+        if let Some(user) = start.user {
+            config["config"]["User"] = json!(user.to_string());
+        }
+        if !self.labels.is_empty() {
+            config["config"]["Labels"] = json!(self.labels);
+        }
+        config
     }
 }
 
-/// The named images ([`PAUSE`], [`BUSYBOX`], [`AGNHOST`]), which have the names that Kubernetes' own tests expect.
+fn owned(words: &[&str]) -> Vec<String> {
+    words.iter().map(|word| (*word).to_owned()).collect()
+}
+
+/// The named images: [`PAUSE`], [`BUSYBOX`], [`AGNHOST`], [`NGINX`] and [`GLIBC`], which have the names that Kubernetes' own tests expect, and
+/// [`SIDECARS`], which have those of our manifests.
 ///
 /// # Errors
-/// When agnhost is wanted and not built, or the machine's busybox is not a static program.
+/// When a program is wanted that is not built, or the machine's busybox is not a static program.
 pub fn standard(names: &[&str]) -> Result<Vec<Image>> {
     let busybox = Path::new("/usr/bin/busybox");
     let program =
@@ -234,13 +267,30 @@ pub fn standard(names: &[&str]) -> Result<Vec<Image>> {
         Ok(match *name {
             PAUSE => shell(PAUSE).entrypoint(&["/bin/sh", "-c", idle]),
             BUSYBOX => shell(BUSYBOX).entrypoint(&["/bin/sh"]),
+            NGINX => shell(NGINX),
+            GLIBC => with_debian_dd(shell(GLIBC))?,
             AGNHOST => shell(AGNHOST)
                 .program("/agnhost", &components::binary("agnhost")?)
                 .entrypoint(&["/agnhost"]),
+            CSI_PROVISIONER => sidecar(CSI_PROVISIONER, "csi-provisioner")?,
+            CSI_RESIZER => sidecar(CSI_RESIZER, "csi-resizer")?,
             other => bail!("the lab has no image called {other}"),
         })
     };
     names.iter().map(image).collect()
+}
+
+/// A stock sidecar, as its maintainers' image has it: nothing but the program, and no root.
+fn sidecar(name: &str, program: &str) -> Result<Image> {
+    let path = format!("/{program}");
+    let image = Image::new(name).program(&path, &components::binary(program)?);
+    Ok(image.entrypoint(&[&path]).user(USER))
+}
+
+/// The image with Debian's `dd` instead of its own.
+fn with_debian_dd(image: Image) -> Result<Image> {
+    let dd = Path::new("/usr/bin/dd");
+    Ok(Runtime::of(dd, &[])?.around(image).program("/bin/dd", dd).user(0))
 }
 
 /// The sandbox image of a pod.
@@ -249,6 +299,17 @@ pub const PAUSE: &str = "registry.k8s.io/pause:3.10.2";
 pub const BUSYBOX: &str = "registry.k8s.io/e2e-test-images/busybox:1.37.0-1";
 /// Kubernetes' own test program: servers, clients and probes in one.
 pub const AGNHOST: &str = "registry.k8s.io/e2e-test-images/agnhost:2.63.0";
+/// The image in which Kubernetes' storage suite runs a script from a volume. It needs a shell for that, and has nothing else
+/// here.
+pub const NGINX: &str = "registry.k8s.io/e2e-test-images/nginx:1.15-4";
+/// The image in which Kubernetes' storage suite reads and writes past the cache, which busybox's `dd` cannot.
+pub const GLIBC: &str = "registry.k8s.io/e2e-test-images/glibc-dns-testing:2.0.0";
+/// The sidecar that makes and deletes volumes for claims.
+pub const CSI_PROVISIONER: &str = "registry.k8s.io/sig-storage/csi-provisioner:v5.1.0";
+/// The sidecar that grows volumes.
+pub const CSI_RESIZER: &str = "registry.k8s.io/sig-storage/csi-resizer:v1.14.0";
+/// The stock sidecars of the CSI driver.
+pub const SIDECARS: [&str; 2] = [CSI_PROVISIONER, CSI_RESIZER];
 
 /// Whether a 64-bit ELF program needs a dynamic loader (a program header of type PT_INTERP).
 fn needs_loader(program: &[u8]) -> bool {
@@ -374,10 +435,34 @@ mod tests {
         let (_other_dir, other) = example("two");
         assert_ne!(digest(&one), digest(&other));
         assert_ne!(digest(&one), digest(&one.clone().entrypoint(&["/bin/p"])));
-        assert_eq!(
-            digest(&one),
-            digest(&Image { name: "example/two:1".to_owned(), ..one.clone() })
-        );
+        let mut renamed = one.clone();
+        renamed.starts[0].name = "example/two:1".to_owned();
+        assert_eq!(digest(&one), digest(&renamed));
+    }
+
+    #[test]
+    fn another_name_is_another_manifest_over_the_same_layer() {
+        let (dir, one) = example("one");
+        let (plain, archive) = (digest(&one), dir.path().join("both.tar"));
+        let both = one.also_named("example/other:1", &["/bin/p"]);
+        assert_eq!(both.write(&archive).unwrap(), plain, "the first is as it was");
+        let text = String::from_utf8_lossy(&fs::read(&archive).unwrap()).into_owned();
+        let count = |what: &str| text.matches(what).count();
+        assert_eq!((count("io.containerd.image.name"), count("image.layer.v1.tar")), (2, 2));
+        let mut paths = tar::Archive::new(File::open(archive).unwrap());
+        let paths: Vec<_> =
+            paths.entries().unwrap().map(|one| one.unwrap().path().unwrap().into_owned()).collect();
+        assert_eq!(paths.len(), 2 + 2 * 2 + 1, "{paths:?}");
+    }
+
+    #[test]
+    fn the_sidecars_have_the_versions_that_are_built() {
+        let provisioner = "github.com/kubernetes-csi/external-provisioner/v5";
+        let built = components::pinned_version("provisioner", provisioner).unwrap();
+        assert!(CSI_PROVISIONER.ends_with(&format!(":{built}")), "{built}");
+        let resizer = "github.com/kubernetes-csi/external-resizer";
+        let built = components::pinned_version("sidecars", resizer).unwrap();
+        assert!(CSI_RESIZER.ends_with(&format!(":{built}")), "{built}");
     }
 
     #[test]

@@ -19,8 +19,8 @@
 //!   that carry the world's, and [`reap`] removes it when the world's lock is free.
 //! - Nothing is made on the machine's own network: nodes and pods have no way out of their world.
 //!
-//! Of vSphere it knows how to start the simulator and to call its control endpoint ([`vcenter`]), not the
-//! protocol. Programs are built by crate `components`.
+//! Of vSphere it knows how to start the simulator and to call its control endpoint ([`vcenter`]), and how to install the
+//! CSI driver from its manifests ([`csi_driver`]), not the protocol. Programs are built by crate `components`.
 //!
 //! Deliberately absent: no mock of any component, no container engine.
 
@@ -28,11 +28,13 @@ pub mod audit;
 mod cgroup;
 mod cluster;
 mod control_plane;
+pub mod csi_driver;
 mod disk;
 mod forward;
 pub mod image;
 pub mod kubelet;
 pub mod log;
+pub mod manifest_files;
 mod network;
 mod node;
 mod pki;

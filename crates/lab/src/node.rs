@@ -93,6 +93,10 @@ impl Node {
     /// Writes the credentials of kubelet and kube-proxy, and starts the kubelet.
     pub(crate) fn start_kubelet(&mut self, files: &Files) -> Result<()> {
         config::enrol(&self.dir, &self.name, self.network, files)?;
+        self.spawn_kubelet()
+    }
+
+    fn spawn_kubelet(&mut self) -> Result<()> {
         self.spawn(
             "kubelet",
             &Path::new(BIN).join("kubelet"),
@@ -112,7 +116,8 @@ impl Node {
             &Path::new(BIN).join("kube-proxy"),
             &[
                 "--kubeconfig=/etc/kubernetes/kube-proxy.conf",
-                "--proxy-mode=nftables",
+                // With Debian's nft the nftables mode forgets a Service when another one appears.
+                "--proxy-mode=iptables",
                 // The machine's connection-tracking limits are not the lab's to change.
                 "--conntrack-max-per-core=0",
                 &format!("--cluster-cidr={PODS}"),
@@ -212,8 +217,22 @@ impl Node {
         self.kubelet()?.resume()
     }
 
+    /// Ends its kubelet at once (SIGKILL), or does nothing if it is ended. Pods and mounts stay.
+    pub fn kill_kubelet(&mut self) {
+        self.daemons.retain(|daemon| !is_kubelet(daemon));
+    }
+
+    /// Starts the kubelet again after it was killed.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn restart_kubelet(&mut self) -> Result<()> {
+        self.kill_kubelet();
+        self.spawn_kubelet()
+    }
+
     fn kubelet(&self) -> Result<&Daemon> {
-        let kubelet = self.daemons.iter().find(|daemon| daemon.name().ends_with("/kubelet"));
+        let kubelet = self.daemons.iter().find(|daemon| is_kubelet(daemon));
         kubelet.with_context(|| format!("{} has no kubelet", self.name))
     }
 
@@ -277,4 +296,8 @@ impl Node {
         })
         .await
     }
+}
+
+fn is_kubelet(daemon: &Daemon) -> bool {
+    daemon.name().ends_with("/kubelet")
 }

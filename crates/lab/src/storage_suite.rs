@@ -1,55 +1,228 @@
-//! Kubernetes' own storage suite; `lab/e2e/driver.yaml` describes our driver to it.
+//! Kubernetes' own storage suite, against the CSI driver of a lab; `lab/e2e/driver.yaml` describes the driver to it.
+//!
+//! The suite's own parallel runner is a program that we do not have, so several processes get a few specs each.
 
-use std::{fs, path::Path, process::Command};
+mod report;
+
+use std::{
+    collections::VecDeque,
+    fs::{self, File},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    time::Duration,
+};
 
 use anyhow::{Context, Result};
-use serde_json::Value;
+use tokio::task::JoinSet;
 
-use crate::{process::run, world::World};
+pub use self::report::{Outcome, Spec, State};
+use crate::{
+    cluster::Lab,
+    image::{self, GLIBC, NGINX},
+    manifest_files,
+    process::{Place, run},
+    world::World,
+};
 
-/// What we leave out: other operating systems, and specs that want the cluster for themselves or hours.
-const SKIP: &str = "Slow|Disruptive|Windows|Serial";
+/// What we leave out: other operating systems, and specs that end parts of the cluster.
+const SKIP: &str = "Disruptive|Windows";
+const FOCUS: &str = "External.Storage";
+/// Specs for one process. Starting one takes a second or two; what it does not get, another may have earlier.
+const BATCH: usize = 3;
+/// What specs run besides the images that every lab has.
+const IMAGES: [&str; 2] = [NGINX, GLIBC];
+/// A spec that hangs is cut off by the suite itself long before.
+const LONGEST: &str = "3h";
 
-/// The names of the specs that apply to the driver. Starts nothing: it is the suite's own dry run.
+/// The specs whose name matches the regular expression, or all; also those that skip themselves because of what the driver
+/// cannot do. Starts nothing: it is the suite's own dry run.
 ///
 /// # Errors
-/// When the suite is not built or rejects the driver's definition.
-pub fn specs() -> Result<Vec<String>> {
+/// When the suite is not built or rejects the driver's definition or the expression.
+pub fn specs(focus: Option<&str>) -> Result<Vec<Spec>> {
     let world = World::claim()?;
-    let definition = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/e2e/driver.yaml");
     let report = world.dir().join("specs.json");
-    run(Command::new(components::binary("e2e.test")?)
+    // The program has no other specs.
+    run(suite()?
         .current_dir(world.dir())
-        .arg(format!("-storage.testdriver={}", definition.canonicalize()?.display()))
-        .args(["-ginkgo.dry-run", "-ginkgo.focus=External.Storage"])
+        .args(["-ginkgo.dry-run", &format!("-ginkgo.focus={}", focus.unwrap_or(FOCUS))])
         .arg(format!("-ginkgo.skip={SKIP}"))
         .arg(format!("-ginkgo.json-report={}", report.display())))?;
-    let report: Vec<Report> =
-        serde_json::from_slice(&fs::read(&report)?).context("the suite's report")?;
-    let specs = report.into_iter().flat_map(|suite| suite.specs);
-    Ok(specs.filter(|spec| spec.kind == "It" && spec.state == "passed").map(Spec::name).collect())
+    let chosen = report::read(&report)?.into_iter().filter(|one| one.state == State::Passed);
+    let mut specs: Vec<Spec> = chosen.map(|one| one.spec).collect();
+    // The suite's own order is random.
+    specs.sort();
+    Ok(specs)
 }
 
-#[derive(serde::Deserialize)]
-struct Report {
-    #[serde(rename = "SpecReports")]
+/// Takes out what this machine's kernel cannot do, as outcomes with the reason; the rest can be run.
+///
+/// # Errors
+/// When it cannot be found out.
+pub fn divide(lab: &Lab, specs: Vec<Spec>) -> Result<(Vec<Outcome>, Vec<Spec>)> {
+    let (growing, rest): (Vec<Spec>, Vec<Spec>) = specs.into_iter().partition(grows_ext4);
+    if growing.is_empty() {
+        return Ok((Vec::new(), rest));
+    }
+    let Some(reason) = cannot_grow_ext4(lab)? else {
+        return Ok((Vec::new(), [growing, rest].concat()));
+    };
+    let skipped = |spec| Outcome {
+        spec,
+        state: State::Skipped,
+        reason: reason.clone(),
+        took: Duration::ZERO,
+    };
+    Ok((growing.into_iter().map(skipped).collect(), rest))
+}
+
+/// Whether the spec grows a volume of the class's own file system, ext4; the same is demanded of xfs and of devices.
+fn grows_ext4(spec: &Spec) -> bool {
+    let expands = spec.volume.contains("(allowExpansion)") || spec.demand.contains("expansion of");
+    expands && spec.volume.contains("(default fs)")
+}
+
+/// Why this machine's root cannot grow an ext4 that is mounted; `None` where it can. Tries it.
+fn cannot_grow_ext4(lab: &Lab) -> Result<Option<String>> {
+    let node = lab.nodes().first().context("this lab has no node")?;
+    let disk = lab.disk("6000c29a5eed4000800000000000e4f5", 64 << 20)?;
+    let device = disk.device().display().to_string();
+    let place = "/mnt/growing";
+    node.run("mkfs.ext4", &["-q", &device])?;
+    node.run("mkdir", &["-p", place])?;
+    node.run("mount", &[&device, place])?;
+    let grown = disk.grow(128 << 20).and_then(|()| node.run("resize2fs", &[&device]));
+    node.run("umount", &[place])?;
+    Ok(grown.err().map(|error| {
+        let error = format!("{error:#}");
+        let cause = error.lines().rfind(|line| line.contains("resize")).unwrap_or(&error);
+        format!(
+            "root on this machine may not grow a mounted ext4 (CAP_SYS_RESOURCE): {}",
+            cause.trim()
+        )
+    }))
+}
+
+fn suite() -> Result<Command> {
+    let definition = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/e2e/driver.yaml");
+    let mut command = Place::Machine.command(components::binary("e2e.test")?);
+    command.arg(format!("-storage.testdriver={}", definition.canonicalize()?.display()));
+    Ok(command)
+}
+
+/// A run of specs in a lab that has the driver.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// Where the output of the suite goes.
+    pub logs: PathBuf,
+    /// How many specs may run at once, besides those that want the cluster for themselves.
+    pub at_once: usize,
+}
+
+impl Run {
+    /// Runs the specs and returns what became of them, in the order in which they ended; `note` gets each as it ends. Those
+    /// that want the cluster for themselves come last.
+    ///
+    /// # Errors
+    /// When the suite cannot be started. A spec that fails is an outcome.
+    pub async fn specs(
+        &self,
+        lab: &Lab,
+        specs: Vec<Spec>,
+        note: &dyn Fn(&Outcome),
+    ) -> Result<Vec<Outcome>> {
+        fs::create_dir_all(&self.logs)
+            .with_context(|| format!("cannot create {}", self.logs.display()))?;
+        for (number, image) in image::standard(&IMAGES)?.iter().enumerate() {
+            let archive = lab.control_plane().world().dir().join(format!("suite-{number}.tar"));
+            image.write(&archive)?;
+            for node in lab.nodes() {
+                node.import(&archive).await?;
+            }
+        }
+        lab.control_plane().apply(&manifest_files::read("csi-storage-classes.yaml")?)?;
+        let (alone, together): (Vec<Spec>, Vec<Spec>) =
+            specs.into_iter().partition(Spec::is_serial);
+        let batches = together.chunks(BATCH).map(<[Spec]>::to_vec).collect();
+        let mut outcomes = self.batches(lab, "together", batches, self.at_once, note).await?;
+        let batches = alone.into_iter().map(|spec| vec![spec]).collect();
+        outcomes.extend(self.batches(lab, "alone", batches, 1, note).await?);
+        Ok(outcomes)
+    }
+
+    async fn batches(
+        &self,
+        lab: &Lab,
+        name: &str,
+        mut batches: VecDeque<Vec<Spec>>,
+        at_once: usize,
+        note: &dyn Fn(&Outcome),
+    ) -> Result<Vec<Outcome>> {
+        let mut running = JoinSet::new();
+        let mut outcomes = Vec::new();
+        let mut number = 0;
+        loop {
+            while running.len() < at_once
+                && let Some(batch) = batches.pop_front()
+            {
+                number += 1;
+                let process = self.process(lab, &format!("{name}-{number}"), batch)?;
+                running.spawn(process.run());
+            }
+            let Some(ended) = running.join_next().await else { return Ok(outcomes) };
+            let ended = ended.context("a task that ran specs broke off")??;
+            ended.iter().for_each(note);
+            outcomes.extend(ended);
+        }
+    }
+
+    fn process(&self, lab: &Lab, name: &str, specs: Vec<Spec>) -> Result<Process> {
+        let mut command = suite()?;
+        let plane = lab.control_plane();
+        let report = self.logs.join(format!("{name}.json"));
+        let log = self.logs.join(format!("{name}.log"));
+        let output = File::create(&log)?;
+        command
+            .current_dir(plane.world().dir())
+            .arg(format!("-kubeconfig={}", plane.kubeconfig().display()))
+            .arg(format!("-kubectl-path={}", components::binary("kubectl")?.display()))
+            .args(["-provider=skeleton", "-dump-logs-on-failure=false", "-ginkgo.no-color"])
+            .arg(format!("-ginkgo.timeout={LONGEST}"))
+            .arg(format!("-ginkgo.json-report={}", report.display()))
+            .args(specs.iter().map(|spec| format!("-ginkgo.focus={}", spec.pattern())))
+            .stdout(output.try_clone()?)
+            .stderr(output);
+        Ok(Process { command, specs, report, log })
+    }
+}
+
+/// A process of the suite with its specs.
+struct Process {
+    command: Command,
     specs: Vec<Spec>,
+    report: PathBuf,
+    log: PathBuf,
 }
 
-#[derive(serde::Deserialize)]
-#[serde(rename_all = "PascalCase")]
-struct Spec {
-    #[serde(rename = "LeafNodeType")]
-    kind: String,
-    state: String,
-    container_hierarchy_texts: Value,
-    leaf_node_text: String,
-}
-
-impl Spec {
-    fn name(self) -> String {
-        let containers = self.container_hierarchy_texts.as_array().cloned().unwrap_or_default();
-        let words = containers.iter().filter_map(Value::as_str).map(str::trim);
-        words.chain([self.leaf_node_text.as_str()]).collect::<Vec<_>>().join(" ")
+impl Process {
+    async fn run(self) -> Result<Vec<Outcome>> {
+        let mut command = tokio::process::Command::from(self.command);
+        let status = command.stdin(Stdio::null()).kill_on_drop(true).status().await;
+        let status = status.context("cannot run the storage suite")?;
+        let reported = report::read(&self.report).unwrap_or_default();
+        let mut outcomes = Vec::new();
+        for spec in self.specs {
+            let found = reported.iter().find(|one| one.spec == spec && one.state != State::NotRun);
+            outcomes.push(found.cloned().unwrap_or_else(|| Outcome {
+                spec,
+                state: State::Failed,
+                reason: format!(
+                    "the suite ended ({status}) without a report of this spec; see {}",
+                    self.log.display()
+                ),
+                took: Duration::ZERO,
+            }));
+        }
+        Ok(outcomes)
     }
 }

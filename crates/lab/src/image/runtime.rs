@@ -1,5 +1,5 @@
-//! What a program linked against Debian's libraries needs around it in an image: these libraries, the
-//! authorities of the web, and the few files of /etc that name services look at. No shell, no package manager.
+//! What a program linked against Debian's libraries needs around it in an image: these libraries, Debian's programs that
+//! it runs, the authorities of the web, and the few files of /etc that name services look at. No shell, no package manager.
 //!
 //! Files come from installed packages only. The machine's own bundle of authorities is not taken: it has what
 //! somebody added on this machine, which nobody else should trust.
@@ -32,6 +32,8 @@ const OLDEST_GLIBC: (u32, u32) = (2, 34);
 pub struct Runtime {
     /// Paths as the loader looks for them, and the files that are there.
     libraries: BTreeMap<String, PathBuf>,
+    /// Paths of Debian's programs, which are the same in the image.
+    tools: Vec<PathBuf>,
     authorities: String,
     packages: Vec<DebianPackage>,
 }
@@ -48,25 +50,28 @@ pub struct DebianPackage {
 }
 
 impl Runtime {
-    /// Finds what this program needs.
+    /// Finds what this program needs, and what these programs of Debian's need that it runs.
     ///
     /// # Errors
-    /// When a library is missing or belongs to no package, or the C library is too old.
-    pub fn of(program: &Path) -> Result<Self> {
+    /// When a tool or a library is missing or belongs to no package, or the C library is too old.
+    pub fn of(program: &Path, tools: &[&str]) -> Result<Self> {
         check_glibc(&run(Command::new("ldd").arg("--version"))?)?;
-        let listing = run(Command::new("ldd").arg(program))?;
+        let tools: Vec<PathBuf> = tools.iter().map(PathBuf::from).collect();
         let mut libraries = BTreeMap::new();
-        for path in loaded(&listing)? {
-            let file = fs::canonicalize(&path).with_context(|| format!("cannot find {path}"))?;
-            libraries.insert(path, file);
+        for program in tools.iter().map(PathBuf::as_path).chain([program]) {
+            for path in loaded(&run(Command::new("ldd").arg(program))?)? {
+                let file =
+                    fs::canonicalize(&path).with_context(|| format!("cannot find {path}"))?;
+                libraries.insert(path, file);
+            }
         }
         let mut names = BTreeSet::from(["ca-certificates".to_owned()]);
-        for path in libraries.values() {
+        for path in libraries.values().chain(&tools) {
             names.insert(owner(path)?);
         }
         let packages = names.iter().map(|name| DebianPackage::installed(name));
         let packages = packages.collect::<Result<_>>()?;
-        Ok(Self { libraries, authorities: authorities(Path::new(AUTHORITIES))?, packages })
+        Ok(Self { libraries, tools, authorities: authorities(Path::new(AUTHORITIES))?, packages })
     }
 
     /// The packages of which files are taken.
@@ -87,6 +92,9 @@ impl Runtime {
             .directory("/tmp", 0o1777);
         for (path, file) in &self.libraries {
             image = image.program(path, file);
+        }
+        for tool in &self.tools {
+            image = image.program(&tool.display().to_string(), tool);
         }
         for package in &self.packages {
             // Their licences ask for it, and scanners look for the records of packages there.

@@ -2,6 +2,7 @@
 
 mod assumptions;
 mod disks;
+mod tasks;
 
 use std::net::SocketAddr;
 
@@ -94,6 +95,18 @@ pub enum Moment {
     /// Its task never ends.
     #[serde(rename = "task-never")]
     Never,
+    /// Its task runs, and begins its work when [`Control::release_tasks`] lets it.
+    #[serde(rename = "task-hold")]
+    Hold,
+    /// Its task ends in error, and begins its work as with [`Moment::Hold`].
+    #[serde(rename = "task-late")]
+    Late,
+    /// Its task changes the disks and not the records of CNS, and ends in error.
+    #[serde(rename = "task-half")]
+    Half,
+    /// Its task does its work, and cannot be found afterwards.
+    #[serde(rename = "task-gone")]
+    Gone,
 }
 
 /// A fault of the wire.
@@ -520,6 +533,20 @@ impl Control {
         )
         .await
         .map(drop)
+    }
+
+    /// Makes a datastore inaccessible to one of its hosts, or accessible again.
+    ///
+    /// # Errors
+    /// As [`Control::state`].
+    pub async fn reach_datastore_from(
+        &self,
+        datastore: &str,
+        host: &str,
+        accessible: bool,
+    ) -> Result<()> {
+        let body = json!({"datastore": datastore, "host": host, "accessible": accessible});
+        self.post("/datastore/accessible", body).await.map(drop)
     }
 
     /// Marks a datastore as one on which drivers shall make no volumes, or takes the mark away.

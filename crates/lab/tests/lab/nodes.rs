@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 use anyhow::Result;
 use k8s_openapi::api::core::v1::{Node, Pod, Service};
 use kube::{Api, api::PostParams};
-use lab::{CloudController, Image, Lab, Spec, Wait, image, until};
+use lab::{CloudController, Image, Lab, Spec, Wait, image, image::Drivers, until};
 use serde_json::{Value, json};
 
 use crate::{BOUND, kubectl, pod, run_pod};
@@ -217,4 +217,48 @@ async fn a_node_whose_kubelet_is_paused_is_not_ready_until_it_is_resumed() {
     until_ready(true).await;
     // A lab can be taken away in that state too.
     lab.nodes()[0].pause_kubelet().unwrap();
+}
+
+#[tokio::test]
+async fn the_tools_of_file_systems_run_from_the_drivers_image() {
+    let mut spec = Spec::default();
+    spec.nodes.truncate(1);
+    let lab = Lab::start(&spec).await.unwrap();
+    let dir = lab.control_plane().world().dir();
+    // Any program that is linked against Debian's libraries will do in place of the drivers.
+    let drivers = Drivers::around(&std::env::current_exe().unwrap()).unwrap();
+    let archives = ["one.tar", "two.tar"].map(|name| dir.join(name));
+    let digests = archives.each_ref().map(|archive| drivers.image.write(archive).unwrap());
+    assert_eq!(digests[0], digests[1]);
+    lab.nodes()[0].import(&archives[0]).await.unwrap();
+    let names: Vec<&str> = drivers.packages.iter().map(|package| package.name.as_str()).collect();
+    for name in ["btrfs-progs", "e2fsprogs", "xfsprogs", "libc6", "libblkid1", "libext2fs2"] {
+        assert!(names.contains(&name), "{name} is not in {names:?}");
+    }
+    let tools = [
+        "mkfs.ext2 -V",
+        "mkfs.ext3 -V",
+        "mkfs.ext4 -V",
+        "fsck.ext3 -V",
+        "fsck.ext4 -V",
+        "mkfs.xfs -V",
+        "xfs_growfs -V",
+        "mkfs.btrfs --version",
+        "btrfs --version",
+        // It has no flag that ends well.
+        "resize2fs",
+    ];
+    for (number, command) in tools.iter().enumerate() {
+        let command: Vec<&str> = command.split(' ').collect();
+        // By both names of the image, in turn.
+        let image = [image::DRIVERS, image::GO_DRIVER][number % 2];
+        let container = json!({"image": image, "command": command});
+        let name = format!("tool-{number}");
+        let created = pod(&name, "node-1", &container, &json!([]));
+        let ended = if command.len() > 1 { "Succeeded" } else { "Failed" };
+        run_pod(&lab.client(), created, ended).await.unwrap();
+        let printed = kubectl(lab.control_plane(), &["logs", &name]).unwrap();
+        let version = ["1.4", "xfs", "btrfs", "Usage: resize2fs"];
+        assert!(version.iter().any(|word| printed.contains(word)), "{command:?}: {printed}");
+    }
 }

@@ -1,5 +1,7 @@
 //! The components are what we pinned, and the storage suite sees our driver.
 
+use lab::storage_suite::Spec;
+
 use crate::output_of;
 
 #[test]
@@ -25,12 +27,29 @@ fn every_sidecar_starts() {
     }
 }
 
+/// With every kind of volume there is; specs about those that the driver does not have skip themselves when they run.
 #[test]
 fn the_storage_suite_selects_its_specs_for_our_driver() {
-    let specs = lab::storage_suite::specs().unwrap();
-    assert_eq!(specs.len(), 137, "{specs:#?}");
+    let specs = lab::storage_suite::specs(None).unwrap();
+    assert_eq!(specs.len(), 252, "{specs:#?}");
+    let dynamic = |suite: &str| {
+        let fits = |spec: &&Spec| spec.suite == suite && spec.volume.starts_with("Dynamic PV");
+        specs.iter().filter(fits).count()
+    };
+    let counted = [
+        ("provisioning", 18),
+        ("volumes", 9),
+        ("volumeMode", 4),
+        ("multiVolume", 36),
+        ("subPath", 16),
+        ("fsgroupchangepolicy", 7),
+        ("volume-expand", 11),
+    ];
+    for (suite, count) in counted {
+        assert_eq!(dynamic(suite), count, "{suite}");
+    }
     assert!(
-        specs.iter().all(|spec| spec.contains("[Driver: csi.vsphere.vmware.com]")),
+        specs.iter().all(|spec| spec.name.contains("[Driver: csi.vsphere.vmware.com]")),
         "{specs:#?}"
     );
 }
@@ -38,7 +57,14 @@ fn the_storage_suite_selects_its_specs_for_our_driver() {
 #[test]
 fn image_names_are_those_that_the_suite_asks_for() {
     let listed = output_of("e2e.test", &["-list-images"]).unwrap();
-    for name in [lab::image::PAUSE, lab::image::BUSYBOX, lab::image::AGNHOST] {
+    let images = [
+        lab::image::PAUSE,
+        lab::image::BUSYBOX,
+        lab::image::AGNHOST,
+        lab::image::NGINX,
+        lab::image::GLIBC,
+    ];
+    for name in images {
         assert!(listed.lines().any(|line| line.trim() == name), "{name} is not in\n{listed}");
     }
 }
