@@ -12,11 +12,9 @@ mod config;
 mod reloads;
 
 use std::{
-    convert::Infallible,
     error::Error,
     ffi::OsString,
     io::{self, Write as _},
-    path::PathBuf,
     process::ExitCode,
     time::Duration,
 };
@@ -36,10 +34,7 @@ use prometheus_client::registry::Registry;
 use tokio::sync::mpsc;
 use tracing::{debug, info, warn};
 use vcenter::Sessions;
-use vsphere::{
-    proxy::Proxy,
-    tls::{Roots, Trust},
-};
+use vsphere::proxy::Proxy;
 
 use self::{
     config::{Environment, InvalidConfig, parser},
@@ -203,13 +198,13 @@ async fn lead(
     let _alive: Vec<Check> = alive.collect();
     while !shutdown.is_requested() {
         let now = config.usable()?;
-        describe(&now);
+        vcenter::describe(&now.vcenters);
         let (stop, asked) = supervise::shutdown();
         let mut running = Box::pin(run(context.clone(), &now, settings.clone(), asked));
         tokio::select! {
             ended = &mut running => return Ok(ended?),
             () = shutdown.requested() => {}
-            why = different(&mut config, &now) => {
+            why = reload::replaced(&mut config, &now, vcenter::authorities(&now.vcenters)) => {
                 info!(why, "configuration reloaded");
                 reloads.accepted(why);
             }
@@ -218,61 +213,6 @@ async fn lead(
         running.await?;
     }
     Ok(())
-}
-
-/// Returns when the configuration or a file of certificate authorities differs from what is in use.
-async fn different(config: &mut Followed<Config, InvalidConfig>, now: &Config) -> &'static str {
-    let (stop, asked) = supervise::shutdown();
-    let keep = |contents: &reload::Contents| Ok::<_, Infallible>(contents.clone());
-    let (files, mut authorities) = reload::files(authorities(now), keep);
-    let first = authorities.state();
-    let rotated = async {
-        // A file that is gone for a while is not a reason to give up the connections.
-        while authorities.state().value == first.value {
-            authorities.changed().await;
-        }
-    };
-    let edited = async {
-        while config.state().value.as_deref().is_none_or(|value| value == now) {
-            config.changed().await;
-        }
-    };
-    let why = tokio::select! {
-        () = rotated => "a file of certificate authorities changed",
-        () = edited => "the configuration changed",
-        _ = files.follow(asked) => std::future::pending().await,
-    };
-    drop(stop);
-    why
-}
-
-fn authorities(config: &Config) -> Vec<PathBuf> {
-    let file = |trust: &Trust| match trust {
-        Trust::Verify { roots: Roots::File(path), .. } => Some(path.clone()),
-        _ => None,
-    };
-    let mut files: Vec<_> = config.vcenters.iter().filter_map(|one| file(&one.trust)).collect();
-    files.sort();
-    files.dedup();
-    files
-}
-
-/// Logs what the run works on, without secrets.
-fn describe(config: &Config) {
-    for vcenter in &config.vcenters {
-        info!(
-            vcenter = vcenter.name,
-            server = vcenter.server,
-            datacenters = ?vcenter.datacenters,
-            "watching vCenter"
-        );
-        if vcenter.trust == Trust::Insecure {
-            warn!(
-                vcenter = vcenter.name,
-                "certificate is not verified: any server that answers receives the password; set caFile or thumbprint"
-            );
-        }
-    }
 }
 
 fn host_name() -> Result<String, Failure> {

@@ -14,14 +14,13 @@ use std::collections::BTreeMap;
 use cloud_config::SecretName;
 use daemon::{
     admin, events, lease,
-    permissions::{Permission, Scope},
+    permissions::{Names, Permission, Roles, Scope},
     reload,
 };
 use k8s_openapi::{
     api::{
         apps::v1::DaemonSet,
         core::v1::{ConfigMap, ServiceAccount},
-        rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding, RoleRef, Subject},
     },
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
@@ -38,7 +37,6 @@ const CLUSTER_ROLE: &str = "system:cloud-controller-manager";
 const CONFIG: &str = "vsphere-cloud-config";
 const CONFIG_FILE: &str = "vsphere.conf";
 const SECRET: &str = "vsphere-cloud-secret";
-const RBAC: &str = "rbac.authorization.k8s.io";
 
 /// What differs between clusters.
 #[derive(Debug, Clone)]
@@ -61,49 +59,25 @@ impl Default for Parameters {
 pub struct Manifests {
     /// The account of the pods.
     pub account: ServiceAccount,
-    /// Permissions in the whole cluster.
-    pub cluster_role: ClusterRole,
-    /// Binds the cluster role to the account.
-    pub cluster_role_binding: ClusterRoleBinding,
-    /// Permissions in single namespaces.
-    pub roles: Vec<Role>,
-    /// Bind these roles to the account.
-    pub role_bindings: Vec<RoleBinding>,
+    /// What the account may do.
+    pub roles: Roles,
     /// A pod on each control-plane node; one of them leads.
     pub daemon_set: DaemonSet,
 }
 
 /// Makes the objects.
 pub fn manifests(settings: &Parameters) -> Result<Manifests, serde_json::Error> {
-    let permissions = permissions(settings);
-    let namespaces = by_namespace(&permissions);
-    let cluster = permissions.iter().filter(|one| one.scope == Scope::Cluster);
-    let roles = namespaces.iter().map(|(namespace, rules)| Role {
-        metadata: metadata(ACCOUNT, Some(namespace), "role"),
-        rules: Some(rules.iter().map(|one| one.rule.clone()).collect()),
-    });
-    let role_bindings = namespaces.keys().map(|namespace| RoleBinding {
-        metadata: metadata(ACCOUNT, Some(namespace), "role-binding"),
-        role_ref: role("Role", ACCOUNT),
-        subjects: Some(vec![subject()]),
-    });
+    let names = Names {
+        account: (NAMESPACE, ACCOUNT),
+        cluster: (CLUSTER_ROLE, CLUSTER_ROLE),
+        namespaced: (ACCOUNT, ACCOUNT),
+    };
     Ok(Manifests {
         account: ServiceAccount {
             metadata: metadata(ACCOUNT, Some(NAMESPACE), "service-account"),
             ..ServiceAccount::default()
         },
-        cluster_role: ClusterRole {
-            metadata: metadata(CLUSTER_ROLE, None, "role"),
-            rules: Some(cluster.map(|one| one.rule.clone()).collect()),
-            ..ClusterRole::default()
-        },
-        cluster_role_binding: ClusterRoleBinding {
-            metadata: metadata(CLUSTER_ROLE, None, "cluster-role-binding"),
-            role_ref: role("ClusterRole", CLUSTER_ROLE),
-            subjects: Some(vec![subject()]),
-        },
-        roles: roles.collect(),
-        role_bindings: role_bindings.collect(),
+        roles: Roles::new(&permissions(settings), names, metadata),
         daemon_set: pod::daemon_set(settings)?,
     })
 }
@@ -111,11 +85,11 @@ pub fn manifests(settings: &Parameters) -> Result<Manifests, serde_json::Error> 
 impl Manifests {
     /// The objects in an order in which they can be created.
     pub fn values(&self) -> Result<Vec<Value>, serde_json::Error> {
-        let Self { account, cluster_role, cluster_role_binding, roles, role_bindings, daemon_set } =
-            self;
-        let cluster = [to_value(account), to_value(cluster_role), to_value(cluster_role_binding)];
-        let namespaces = roles.iter().map(to_value).chain(role_bindings.iter().map(to_value));
-        cluster.into_iter().chain(namespaces).chain([to_value(daemon_set)]).collect()
+        let Self { account, roles, daemon_set } = self;
+        let mut objects = vec![to_value(account)?];
+        objects.extend(roles.values()?);
+        objects.push(to_value(daemon_set)?);
+        Ok(objects)
     }
 }
 
@@ -149,16 +123,6 @@ pub fn permissions(settings: &Parameters) -> Vec<Permission> {
     all
 }
 
-fn by_namespace(permissions: &[Permission]) -> BTreeMap<&str, Vec<&Permission>> {
-    let mut namespaces: BTreeMap<&str, Vec<&Permission>> = BTreeMap::new();
-    for permission in permissions {
-        if let Scope::Namespace(namespace) = &permission.scope {
-            namespaces.entry(namespace).or_default().push(permission);
-        }
-    }
-    namespaces
-}
-
 fn metadata(name: &str, namespace: Option<&str>, part: &str) -> ObjectMeta {
     let labels = [("component", ACCOUNT), ("vsphere-cpi-infra", part)];
     let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
@@ -170,22 +134,9 @@ fn metadata(name: &str, namespace: Option<&str>, part: &str) -> ObjectMeta {
     }
 }
 
-fn role(kind: &str, name: &str) -> RoleRef {
-    RoleRef { api_group: RBAC.to_owned(), kind: kind.to_owned(), name: name.to_owned() }
-}
-
-fn subject() -> Subject {
-    Subject {
-        kind: "ServiceAccount".to_owned(),
-        name: ACCOUNT.to_owned(),
-        namespace: Some(NAMESPACE.to_owned()),
-        ..Subject::default()
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::api::rbac::v1::PolicyRule;
+    use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};
     use lab::upstream;
 
     use super::*;
@@ -209,14 +160,15 @@ mod tests {
         settings.secrets.push(elsewhere);
         let made = manifests(&settings).unwrap();
         let namespaces: Vec<_> =
-            made.roles.iter().filter_map(|role| role.metadata.namespace.as_deref()).collect();
+            made.roles.roles.iter().filter_map(|role| role.metadata.namespace.as_deref()).collect();
         assert_eq!(namespaces, ["default", "kube-system", "vsphere"]);
-        assert_eq!(made.role_bindings.len(), 3);
+        assert_eq!(made.roles.role_bindings.len(), 3);
     }
 
     /// The rules of the Go manager's ClusterRole, in the manifest that `lab/upstream` pins.
     fn upstream_rules() -> Vec<PolicyRule> {
-        let path = upstream::manifest(&upstream::module().unwrap()).unwrap();
+        let path =
+            upstream::manager_manifest(&upstream::module(upstream::MANAGER).unwrap()).unwrap();
         let objects: Vec<Value> =
             serde_saphyr::from_multiple(&std::fs::read_to_string(path).unwrap()).unwrap();
         let is_role = |object: &Value| object["kind"] == "ClusterRole";

@@ -2,18 +2,15 @@
 //!
 //! The configuration is a file of its own, so that applying the rest again leaves it alone.
 
-mod yaml;
-
-use std::{collections::BTreeMap, fs, path::Path};
+use std::collections::BTreeMap;
 
 use cloud_config::{CredentialSource, Reader};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-use serde_json::Value;
+use lab::manifest_files::{self, File};
 
 use super::{CONFIG_FILE, NAMESPACE, Parameters, SECRET, configuration, manifests, metadata};
 
 const EXAMPLE: &str = include_str!("vsphere.conf.yaml");
-const DIRECTORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy");
 
 /// A configuration to start from: the file, and a Secret with what must be typed into it.
 fn example() -> (ConfigMap, Secret) {
@@ -25,37 +22,26 @@ fn example() -> (ConfigMap, Secret) {
     (configuration(EXAMPLE, BTreeMap::new()), secret)
 }
 
-/// The names and texts of all files.
-fn files() -> Vec<(&'static str, String)> {
-    let (config, secret) = example();
-    let example = [serde_json::to_value(config).unwrap(), serde_json::to_value(secret).unwrap()];
-    let header = "# The cloud controller manager: its account, what it may do, and its pods.\n\
-                  # Its configuration is in cloud-controller-manager-config.yaml; apply that first, edited.\n";
-    let example_header =
-        "# The cloud controller manager's configuration and credentials. An example: edit it.\n";
-    let objects = manifests(&Parameters::default()).unwrap().values().unwrap();
-    vec![
-        ("cloud-controller-manager.yaml", file(header, &objects)),
-        ("cloud-controller-manager-config.yaml", file(example_header, &example)),
-    ]
-}
-
-fn file(header: &str, objects: &[Value]) -> String {
-    let made = "# Written by `cargo xtask deploy`; its content is defined in crates/ccm/src/manifests.rs.\n";
-    let documents: String =
-        objects.iter().map(|object| format!("---\n{}", yaml::document(object))).collect();
-    format!("{header}{made}{documents}")
-}
-
 #[test]
 fn the_files_in_deploy_are_what_the_manifests_say() {
-    for (name, text) in files() {
-        let path = Path::new(DIRECTORY).join(name);
-        if std::env::var_os("UPDATE").is_some() {
-            fs::write(&path, &text).unwrap();
-        }
-        let found = fs::read_to_string(path).unwrap_or_default();
-        assert!(found == text, "deploy/{name} is stale; run `cargo xtask deploy`");
+    let (config, secret) = example();
+    let example = [serde_json::to_value(config).unwrap(), serde_json::to_value(secret).unwrap()];
+    let source = "crates/ccm/src/manifests.rs";
+    let shipped = File {
+        name: "cloud-controller-manager.yaml",
+        about: "# The cloud controller manager: its account, what it may do, and its pods.\n\
+                # Its configuration is in cloud-controller-manager-config.yaml; apply that first, edited.",
+        source,
+        objects: &manifests(&Parameters::default()).unwrap().values().unwrap(),
+    };
+    let configuration = File {
+        name: "cloud-controller-manager-config.yaml",
+        about: "# The cloud controller manager's configuration and credentials. An example: edit it.",
+        source,
+        objects: &example,
+    };
+    for file in [shipped, configuration] {
+        manifest_files::check(&file).unwrap();
     }
 }
 
