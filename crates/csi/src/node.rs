@@ -22,6 +22,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use tracing::Span;
+
 use self::{
     device::{Device, DiskUuid, HostPaths, NotTheDisk},
     mounts::{Mount, Options},
@@ -74,6 +76,8 @@ pub struct Publish {
     pub target: PathBuf,
     /// Of this mount alone.
     pub options: Options,
+    /// Whether it may be shown at one target only.
+    pub single_writer: bool,
 }
 
 /// A volume that has grown in vCenter.
@@ -150,11 +154,10 @@ impl Node {
                 .device
                 .map(|disk| wait_for_disk(&paths, &request.volume, disk))
                 .transpose()?;
-            let facts =
-                PublishFacts { device, mounts: table(&paths)?, target: place(&request.target) };
-            let volume = Subject(&request.volume);
-            let steps =
-                plan::publish(volume, &request.staging, &request.target, &request.options, &facts)?;
+            let mounts = table(&paths)?;
+            let shown = device.as_ref().map(|device| shown(device, &mounts)).unwrap_or_default();
+            let facts = PublishFacts { device, shown, mounts, target: place(&request.target) };
+            let steps = plan::publish(&request, &facts)?;
             run::steps(&request.volume, &steps)
         })
         .await
@@ -224,7 +227,8 @@ impl Node {
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Refusal> + Send + 'static,
 ) -> Result<T, Refusal> {
-    let done = tokio::task::spawn_blocking(work).await;
+    let span = Span::current();
+    let done = tokio::task::spawn_blocking(move || span.in_scope(work)).await;
     done.unwrap_or_else(|error| {
         Err(Refusal::new(Kind::Internal, "the operation broke off").because(error))
     })
@@ -243,6 +247,16 @@ fn place(path: &Path) -> Place {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Place::Absent,
         Err(_) => Place::Broken,
     }
+}
+
+/// Where a device node is bound to a file.
+fn shown(device: &Device, mounts: &[Mount]) -> Vec<PathBuf> {
+    let is_bound = |mount: &&Mount| {
+        let found = || device::device(mount.target.clone()).map(|found| found.number);
+        mount.root.file_name() == device.path.file_name()
+            && found().is_ok_and(|number| number == device.number)
+    };
+    mounts.iter().filter(is_bound).map(|mount| mount.target.clone()).collect()
 }
 
 fn wait_for_disk(paths: &HostPaths, volume: &str, disk: DiskUuid) -> Result<Device, Refusal> {

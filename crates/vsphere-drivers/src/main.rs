@@ -8,36 +8,49 @@ use std::{
     process::ExitCode,
 };
 
-use ccm::args::PROGRAM as CLOUD_CONTROLLER_MANAGER;
+/// A driver's name, and its `main`: it takes its arguments, its name among them, and the environment.
+type Driver = (&'static str, fn(Vec<OsString>, Vec<(String, String)>) -> ExitCode);
+
+const DRIVERS: &[Driver] =
+    &[(ccm::args::PROGRAM, ccm::command::main), (csi::args::PROGRAM, csi::command::main)];
 
 fn main() -> ExitCode {
     let mut arguments: Vec<OsString> = env::args_os().collect();
-    let called = arguments.first().and_then(|path| Path::new(path).file_name());
     // In the image each driver is a link to this program.
-    if called != Some(OsStr::new(CLOUD_CONTROLLER_MANAGER)) && !arguments.is_empty() {
+    if driver(&arguments).is_none() && !arguments.is_empty() {
         arguments.remove(0);
     }
-    let chosen = arguments.first().and_then(|path| Path::new(path).file_name());
-    if chosen == Some(OsStr::new(CLOUD_CONTROLLER_MANAGER)) {
+    if let Some((_, main)) = driver(&arguments) {
         // Variables that are not text are none of ours.
         let variables = env::vars_os().filter_map(|(name, value)| {
             Some((name.into_string().ok()?, value.into_string().ok()?))
         });
-        return ccm::command::main(arguments, variables);
+        return main(arguments, variables.collect());
     }
+    let chosen = arguments.first();
     let asked = chosen.is_some_and(|word| word == "--help" || word == "-h" || word == "help");
-    let text = format!(
-        "The vSphere drivers for Kubernetes, version {}.\n\n\
-         Usage: vsphere-drivers {CLOUD_CONTROLLER_MANAGER} [FLAGS]\n\n\
-         Called by the name of a driver, through a link, it is that driver.\n",
-        env!("CARGO_PKG_VERSION")
-    );
     if asked {
-        let written = io::stdout().write_all(text.as_bytes());
+        let written = io::stdout().write_all(usage().as_bytes());
         return if written.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
     let name = chosen.map(|word| format!("error: there is no driver {}\n\n", word.display()));
-    let text = name.unwrap_or_default() + &text;
+    let text = name.unwrap_or_default() + &usage();
     io::stderr().write_all(text.as_bytes()).unwrap_or_default();
     ExitCode::from(2)
+}
+
+/// The driver that the first word names, which may be a path.
+fn driver(arguments: &[OsString]) -> Option<&'static Driver> {
+    let name = Path::new(arguments.first()?).file_name()?;
+    DRIVERS.iter().find(|(known, _)| OsStr::new(known) == name)
+}
+
+fn usage() -> String {
+    let lines: String =
+        DRIVERS.iter().map(|(name, _)| format!("  vsphere-drivers {name} [FLAGS]\n")).collect();
+    format!(
+        "The vSphere drivers for Kubernetes, version {}.\n\nUsage:\n{lines}\n\
+         Called by the name of a driver, through a link, it is that driver.\n",
+        env!("CARGO_PKG_VERSION")
+    )
 }

@@ -6,6 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use super::{
+    Publish,
     device::Device,
     mounts::{Mount, Options},
     probe::{Content, FileSystem, Mark},
@@ -251,6 +252,8 @@ fn topmost<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
 pub struct PublishFacts {
     /// The device of a volume that is used as one.
     pub device: Option<Device>,
+    /// Where that device is shown.
+    pub shown: Vec<PathBuf>,
     /// The whole mount table.
     pub mounts: Vec<Mount>,
     /// What is at the target path.
@@ -260,15 +263,11 @@ pub struct PublishFacts {
 /// Shows a staged volume to a pod.
 ///
 /// # Errors
-/// When it is not staged, or something else is at the target.
-pub fn publish(
-    volume: Subject<'_>,
-    staging: &Path,
-    target: &Path,
-    options: &Options,
-    facts: &PublishFacts,
-) -> Result<Vec<Step>, Refusal> {
-    let PublishFacts { device, mounts, target: place } = facts;
+/// When it is not staged, something else is at the target, or another target has it that may be the only one.
+pub fn publish(request: &Publish, facts: &PublishFacts) -> Result<Vec<Step>, Refusal> {
+    let Publish { staging, target, options, .. } = request;
+    let volume = Subject(&request.volume);
+    let PublishFacts { device, mounts, target: place, .. } = facts;
     let staged = topmost(mounts, staging);
     let (source, create) = match (device, staged) {
         (Some(device), _) => (device.path.clone(), Step::CreateFile(target.to_owned())),
@@ -301,6 +300,9 @@ pub fn publish(
             }
         };
     }
+    if request.single_writer {
+        alone(request, staged, facts)?;
+    }
     let wanted = if device.is_some() { Place::File } else { Place::Directory };
     let mut steps = Vec::new();
     if *place == Place::Absent {
@@ -311,6 +313,21 @@ pub fn publish(
     }
     steps.push(Step::Bind { source, target: target.to_owned(), options: options.clone() });
     Ok(steps)
+}
+
+/// Refuses a volume that is shown elsewhere.
+fn alone(request: &Publish, staged: Option<&Mount>, facts: &PublishFacts) -> Result<(), Refusal> {
+    let of_file_system = facts.mounts.iter().filter(|mount| {
+        facts.device.is_none() && staged.is_some_and(|staged| staged.device == mount.device)
+    });
+    let mut all = of_file_system.map(|mount| &mount.target).chain(&facts.shown);
+    let other = all.find(|path| **path != request.staging && **path != request.target);
+    other.map_or(Ok(()), |other| {
+        let path = other.display();
+        let what = format!("it is published at {path}, and its access mode allows no second pod");
+        let remedy = "use ReadWriteOnce instead of ReadWriteOncePod to share it on a node";
+        Err(Subject(&request.volume).refuse(Kind::Precondition, &what).remedy(remedy))
+    })
 }
 
 /// Takes a volume from a pod. What is not there is not missed.

@@ -93,6 +93,7 @@ mod nodes {
                 staging: self.path("staging"),
                 target: self.path(target),
                 options: Options::parse(options.iter().copied()),
+                single_writer: false,
             };
             self.node.publish(request).await.map_err(|refusal| refusal.to_string())
         }
@@ -226,6 +227,7 @@ mod nodes {
                 staging: world.path("staging"),
                 target: world.path("pods/device"),
                 options: Options::default(),
+                single_writer: false,
             };
             for _ in 0..2 {
                 world.node.publish(publish()).await.unwrap();
@@ -237,6 +239,10 @@ mod nodes {
             device.sync_all().unwrap();
             drop(device);
             assert_eq!(fs::read(world.path("disk")).unwrap()[..3], *b"raw");
+            let second =
+                Publish { target: world.path("pods/second"), single_writer: true, ..publish() };
+            let refusal = world.node.publish(second).await.unwrap_err();
+            assert_eq!(refusal.kind, Kind::Precondition, "{refusal}");
             let stats = world.node.stats("v".into(), target.clone()).await.unwrap();
             assert_eq!((stats.bytes.total, stats.inodes), (64 * MIB, None));
             world.grow_disk(96 * MIB);

@@ -2,17 +2,17 @@
 
 use tonic::{Request, Response, Status};
 
-use crate::proto::{
-    GetPluginCapabilitiesRequest, GetPluginCapabilitiesResponse, GetPluginInfoRequest,
-    GetPluginInfoResponse, PluginCapability, ProbeRequest, ProbeResponse,
-    identity_server::Identity as Server,
-    plugin_capability::{self, VolumeExpansion, volume_expansion},
+use crate::{
+    DRIVER,
+    proto::{
+        GetPluginCapabilitiesRequest, GetPluginCapabilitiesResponse, GetPluginInfoRequest,
+        GetPluginInfoResponse, PluginCapability, ProbeRequest, ProbeResponse,
+        identity_server::Identity as Server,
+        plugin_capability::{self, Service, VolumeExpansion, service, volume_expansion},
+    },
 };
 
-/// The name by which Kubernetes knows the driver.
-const DRIVER: &str = "csi.vsphere.vmware.com";
-
-/// The identity service of a node's process.
+/// The identity service, the same in every process of the driver: what one of them cannot do, another one can.
 #[derive(Debug, Clone, Copy)]
 pub struct Identity;
 
@@ -33,9 +33,13 @@ impl Server for Identity {
         &self,
         _request: Request<GetPluginCapabilitiesRequest>,
     ) -> Result<Response<GetPluginCapabilitiesResponse>, Status> {
+        let controller = Service { r#type: service::Type::ControllerService.into() };
         let online = VolumeExpansion { r#type: volume_expansion::Type::Online.into() };
-        let kind = plugin_capability::Type::VolumeExpansion(online);
-        let capabilities = vec![PluginCapability { r#type: Some(kind) }];
+        let kinds = [
+            plugin_capability::Type::Service(controller),
+            plugin_capability::Type::VolumeExpansion(online),
+        ];
+        let capabilities = kinds.map(|kind| PluginCapability { r#type: Some(kind) }).to_vec();
         Ok(Response::new(GetPluginCapabilitiesResponse { capabilities }))
     }
 

@@ -1,10 +1,10 @@
 //! The node service.
 
 use tonic::{Request, Response, Status};
-use tracing::{info, warn};
 
-use super::parse;
+use super::{parse, saturated};
 use crate::{
+    machine::Machine,
     node::{Node, Stats, Usage},
     proto::{
         NodeExpandVolumeRequest, NodeExpandVolumeResponse, NodeGetCapabilitiesRequest,
@@ -17,37 +17,20 @@ use crate::{
         node_service_capability::{self, Rpc, rpc},
         volume_usage::Unit,
     },
-    refusal::Refusal,
+    serve::about_volume,
 };
 
 /// The node service.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct NodeService {
     node: Node,
-    /// The BIOS UUID of this node's VM.
-    id: String,
-    /// How many volumes fit; 0 if it is not known.
-    slots: i64,
+    machine: Machine,
 }
 
 impl NodeService {
-    /// The service of a node that vCenter knows by this UUID.
-    pub fn new(node: Node, id: String, slots: i64) -> Self {
-        Self { node, id, slots }
-    }
-}
-
-/// Logs how a call ended, and gives it its code.
-fn answered<T>(rpc: &'static str, volume: &str, done: Result<T, Refusal>) -> Result<T, Status> {
-    match done {
-        Ok(answer) => {
-            info!(rpc, volume, "call answered");
-            Ok(answer)
-        }
-        Err(refusal) => {
-            warn!(rpc, volume, error = %refusal, "call refused");
-            Err(refusal.into())
-        }
+    /// The service of a node.
+    pub fn new(node: Node, machine: Machine) -> Self {
+        Self { node, machine }
     }
 }
 
@@ -57,9 +40,9 @@ impl Server for NodeService {
         &self,
         request: Request<NodeStageVolumeRequest>,
     ) -> Result<Response<NodeStageVolumeResponse>, Status> {
-        let request = parse::stage(request.into_inner())?;
-        let volume = request.volume.clone();
-        answered("NodeStageVolume", &volume, self.node.stage(request).await)?;
+        let request = request.into_inner();
+        about_volume(&request.volume_id);
+        self.node.stage(parse::stage(request)?).await?;
         Ok(Response::new(NodeStageVolumeResponse {}))
     }
 
@@ -68,10 +51,10 @@ impl Server for NodeService {
         request: Request<NodeUnstageVolumeRequest>,
     ) -> Result<Response<NodeUnstageVolumeResponse>, Status> {
         let request = request.into_inner();
+        about_volume(&request.volume_id);
         let volume = parse::volume(&request.volume_id)?;
         let staging = parse::path("staging_target_path", &request.staging_target_path)?;
-        let done = self.node.unstage(volume.clone(), staging).await;
-        answered("NodeUnstageVolume", &volume, done)?;
+        self.node.unstage(volume, staging).await?;
         Ok(Response::new(NodeUnstageVolumeResponse {}))
     }
 
@@ -79,9 +62,9 @@ impl Server for NodeService {
         &self,
         request: Request<NodePublishVolumeRequest>,
     ) -> Result<Response<NodePublishVolumeResponse>, Status> {
-        let request = parse::publish(request.into_inner())?;
-        let volume = request.volume.clone();
-        answered("NodePublishVolume", &volume, self.node.publish(request).await)?;
+        let request = request.into_inner();
+        about_volume(&request.volume_id);
+        self.node.publish(parse::publish(request)?).await?;
         Ok(Response::new(NodePublishVolumeResponse {}))
     }
 
@@ -90,10 +73,10 @@ impl Server for NodeService {
         request: Request<NodeUnpublishVolumeRequest>,
     ) -> Result<Response<NodeUnpublishVolumeResponse>, Status> {
         let request = request.into_inner();
+        about_volume(&request.volume_id);
         let volume = parse::volume(&request.volume_id)?;
         let target = parse::path("target_path", &request.target_path)?;
-        let done = self.node.unpublish(volume.clone(), target).await;
-        answered("NodeUnpublishVolume", &volume, done)?;
+        self.node.unpublish(volume, target).await?;
         Ok(Response::new(NodeUnpublishVolumeResponse {}))
     }
 
@@ -102,8 +85,9 @@ impl Server for NodeService {
         request: Request<NodeGetVolumeStatsRequest>,
     ) -> Result<Response<NodeGetVolumeStatsResponse>, Status> {
         let request = request.into_inner();
+        about_volume(&request.volume_id);
         let volume = parse::volume(&request.volume_id)?;
-        let path = parse::path("volume_path", &request.volume_path)?;
+        let path = parse::volume_path(&request.volume_path)?;
         let Stats { bytes, inodes, problem } = self.node.stats(volume, path).await?;
         let mut usage = vec![usage(Unit::Bytes, &bytes)];
         usage.extend(inodes.map(|inodes| self::usage(Unit::Inodes, &inodes)));
@@ -118,9 +102,9 @@ impl Server for NodeService {
         &self,
         request: Request<NodeExpandVolumeRequest>,
     ) -> Result<Response<NodeExpandVolumeResponse>, Status> {
-        let request = parse::expand(&request.into_inner())?;
-        let volume = request.volume.clone();
-        let bytes = answered("NodeExpandVolume", &volume, self.node.expand(request).await)?;
+        let request = request.into_inner();
+        about_volume(&request.volume_id);
+        let bytes = self.node.expand(parse::expand(&request)?).await?;
         Ok(Response::new(NodeExpandVolumeResponse { capacity_bytes: saturated(bytes) }))
     }
 
@@ -147,8 +131,8 @@ impl Server for NodeService {
         _request: Request<NodeGetInfoRequest>,
     ) -> Result<Response<NodeGetInfoResponse>, Status> {
         Ok(Response::new(NodeGetInfoResponse {
-            node_id: self.id.clone(),
-            max_volumes_per_node: self.slots,
+            node_id: self.machine.id().await?,
+            max_volumes_per_node: self.machine.max_volumes().await,
             accessible_topology: None,
         }))
     }
@@ -161,8 +145,4 @@ fn usage(unit: Unit, usage: &Usage) -> VolumeUsage {
         used: saturated(usage.used),
         unit: unit.into(),
     }
-}
-
-fn saturated(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
 }

@@ -14,17 +14,27 @@ use crate::{
         volume_capability::{AccessType, access_mode::Mode},
     },
     refusal::{Kind, Refusal},
+    rpc::controller::DISK_UUID,
+    volumes::Create,
 };
 
-/// In the publish context: the UUID of the attached disk.
-const DISK_UUID: &str = "diskUUID";
 /// The longest string field of a request, by the specification.
 const LONGEST: usize = 128;
 /// The longest path that the kernel takes.
 const LONGEST_PATH: usize = 4095;
+/// The longest options of a mount, all together, by the specification.
+const LONGEST_OPTIONS: usize = 4096;
 
 fn invalid(what: impl Into<String>) -> Refusal {
     Refusal::new(Kind::Invalid, what)
+}
+
+/// A text of a request as messages quote it: a part is enough to recognise it.
+fn quoted(text: &str) -> String {
+    match text.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{:?}…", &text[..end]),
+        None => format!("{text:?}"),
+    }
 }
 
 /// A volume's id.
@@ -47,22 +57,38 @@ pub(crate) fn path(field: &str, text: &str) -> Result<PathBuf, Refusal> {
     }
     let is_plain =
         path.components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
-    if !path.is_absolute() || !is_plain || text.len() > LONGEST_PATH || text.contains('\0') {
-        return Err(invalid(format!("{field} {text:?} is not an absolute path without `..`")));
+    let is_printable = text.len() <= LONGEST_PATH && !text.chars().any(char::is_control);
+    if !path.is_absolute() || path.file_name().is_none() || !is_plain || !is_printable {
+        let text = quoted(text);
+        return Err(invalid(format!("{field} {text} is not an absolute path without `..`")));
     }
     // Without a slash at its end, as the mount table has it.
     Ok(path.components().collect())
+}
+
+/// The path of a volume that is published or staged. Nothing is at a relative one, and callers want to hear just
+/// that.
+pub(crate) fn volume_path(text: &str) -> Result<PathBuf, Refusal> {
+    let absolute = path("volume_path", &format!("/{text}"));
+    if text.is_empty() || text.starts_with('/') || absolute.is_err() {
+        return path("volume_path", text);
+    }
+    let what = format!("volume_path {} is not an absolute path, so nothing is there", quoted(text));
+    Err(Refusal::new(Kind::NotFound, what))
 }
 
 /// How a volume is to be used, read-only or not.
 struct Usage {
     access: Access,
     read_only: bool,
+    /// Whether one pod at most may have it.
+    single_writer: bool,
 }
 
 fn usage(capability: Option<VolumeCapability>) -> Result<Usage, Refusal> {
     let capability = capability.ok_or_else(|| invalid("volume_capability is missing"))?;
     let mode = capability.access_mode.map(|mode| mode.mode());
+    let single_writer = mode == Some(Mode::SingleNodeSingleWriter);
     let read_only = match mode {
         None | Some(Mode::Unknown) => return Err(invalid("volume_capability has no access_mode")),
         Some(Mode::SingleNodeReaderOnly) => true,
@@ -79,14 +105,27 @@ fn usage(capability: Option<VolumeCapability>) -> Result<Usage, Refusal> {
         None => return Err(invalid("volume_capability has no access_type")),
         Some(AccessType::Block(_)) => Access::Block,
         Some(AccessType::Mount(mount)) => {
-            let mut options = Options::parse(mount.mount_flags.iter().map(String::as_str));
+            let mut options = options(&mount.mount_flags)?;
             if read_only {
                 options.add("ro");
             }
             Access::Mount { file_system: file_system(&mount.fs_type)?, options }
         }
     };
-    Ok(Usage { access, read_only })
+    Ok(Usage { access, read_only, single_writer })
+}
+
+fn options(flags: &[String]) -> Result<Options, Refusal> {
+    let all: usize = flags.iter().map(|flag| flag.len() + 1).sum();
+    if all > LONGEST_OPTIONS {
+        return Err(invalid(format!(
+            "mount_flags have {all} bytes, and {LONGEST_OPTIONS} at most"
+        )));
+    }
+    if let Some(flag) = flags.iter().find(|flag| flag.chars().any(char::is_control)) {
+        return Err(invalid(format!("{} in mount_flags is not an option of mount", quoted(flag))));
+    }
+    Ok(Options::parse(flags.iter().map(String::as_str)))
 }
 
 fn file_system(name: &str) -> Result<Option<FileSystem>, Refusal> {
@@ -95,7 +134,7 @@ fn file_system(name: &str) -> Result<Option<FileSystem>, Refusal> {
     }
     match FileSystem::from_name(&name.to_ascii_lowercase()) {
         Some(FileSystem::Ext2) | None => {
-            let what = format!("fsType {name:?} is not possible on this node");
+            let what = format!("fsType {} is not possible on this node", quoted(name));
             Err(invalid(what).remedy("use ext4, ext3, xfs or btrfs"))
         }
         known => Ok(known),
@@ -107,7 +146,10 @@ fn disk(context: &HashMap<String, String>) -> Result<DiskUuid, Refusal> {
         invalid(format!("publish_context has no {DISK_UUID}"))
             .remedy("the volume must be attached first")
     })?;
-    text.parse().map_err(|error| invalid("publish_context").because(error))
+    text.parse().map_err(|_| {
+        let digits = "it needs 32 hexadecimal digits";
+        invalid(format!("{DISK_UUID} {} is not the UUID of a disk: {digits}", quoted(text)))
+    })
 }
 
 pub(crate) fn stage(request: proto::NodeStageVolumeRequest) -> Result<Stage, Refusal> {
@@ -121,7 +163,7 @@ pub(crate) fn publish(request: proto::NodePublishVolumeRequest) -> Result<Publis
     let volume = volume(&request.volume_id)?;
     let target = path("target_path", &request.target_path)?;
     let staging = path("staging_target_path", &request.staging_target_path)?;
-    let Usage { access, read_only } = usage(request.volume_capability)?;
+    let Usage { access, read_only, single_writer } = usage(request.volume_capability)?;
     let read_only = read_only || request.readonly;
     let mut options = Options::default();
     if read_only {
@@ -129,20 +171,171 @@ pub(crate) fn publish(request: proto::NodePublishVolumeRequest) -> Result<Publis
     }
     let device = match access {
         Access::Mount { .. } => None,
-        Access::Block if read_only => {
-            let what = format!("volume {volume}: a device cannot be published read-only");
-            return Err(invalid(what).remedy("use it with volumeMode Filesystem, or for writing"));
-        }
+        // Whether a container may write to a device is decided by its cgroup, where kubelet enters it; the mount is only
+        // the record of what was asked.
         Access::Block => Some(disk(&request.publish_context)?),
     };
-    Ok(Publish { volume, device, staging, target, options })
+    Ok(Publish { volume, device, staging, target, options, single_writer })
 }
 
 pub(crate) fn expand(request: &proto::NodeExpandVolumeRequest) -> Result<Expand, Refusal> {
     let volume = volume(&request.volume_id)?;
-    let path = path("volume_path", &request.volume_path)?;
+    let path = volume_path(&request.volume_path)?;
     let bytes = required(request.capacity_range.as_ref())?;
     Ok(Expand { volume, path, bytes })
+}
+
+/// The parameters of a StorageClass.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Parameters {
+    pub(crate) policy: Option<String>,
+    pub(crate) datastore_url: Option<String>,
+}
+
+/// Parameters that a StorageClass of this driver may have.
+const PARAMETERS: [&str; 3] = ["storagepolicyname", "datastoreurl", "fstype"];
+/// Of the sidecars, which take most of them out themselves.
+const SIDECARS: &str = "csi.storage.k8s.io/";
+const IN_TREE: &str = "csimigration";
+
+pub(crate) fn parameters(given: &HashMap<String, String>) -> Result<Parameters, Refusal> {
+    let mut parameters = Parameters::default();
+    for (key, value) in given {
+        let value = Some(value.trim().to_owned()).filter(|value| !value.is_empty());
+        match key.to_ascii_lowercase().as_str() {
+            "storagepolicyname" => parameters.policy = value,
+            "datastoreurl" => parameters.datastore_url = value,
+            // Accepted for old classes; csi.storage.k8s.io/fstype is the one that counts.
+            "fstype" => {}
+            lower if lower.starts_with(SIDECARS) => {}
+            IN_TREE => {
+                let what = "volumes of the in-tree provider are not supported by this version of the driver";
+                return Err(invalid(what).remedy("use a StorageClass of csi.vsphere.vmware.com"));
+            }
+            _ => {
+                let what = format!("the StorageClass has the unknown parameter {key:?}");
+                let remedy = format!("remove it; known are {}", PARAMETERS.join(", "));
+                return Err(invalid(what).remedy(remedy));
+            }
+        }
+    }
+    Ok(parameters)
+}
+
+/// A volume that is to be created.
+pub(crate) fn create(request: proto::CreateVolumeRequest) -> Result<Create, Refusal> {
+    let name = request.name;
+    if name.is_empty() {
+        return Err(invalid("name is missing"));
+    }
+    if name.len() > LONGEST || name.chars().any(char::is_control) {
+        return Err(invalid("name is longer than 128 bytes or has control characters"));
+    }
+    some_capabilities(&request.volume_capabilities)?;
+    capabilities(&request.volume_capabilities)?;
+    if request.volume_content_source.is_some() {
+        let what = format!(
+            "volume {name}: volumes from snapshots or other volumes are not supported by this version of the driver"
+        );
+        return Err(invalid(what).remedy("create it without a dataSource"));
+    }
+    if !request.mutable_parameters.is_empty() {
+        return Err(invalid(format!("volume {name}: mutable parameters are not supported"))
+            .remedy("remove the volumeAttributesClassName from the claim"));
+    }
+    let Parameters { policy, datastore_url } = parameters(&request.parameters)?;
+    let (required, limit) = range(request.capacity_range.as_ref())?;
+    Ok(Create { name, required, limit, policy, datastore_url })
+}
+
+pub(crate) fn some_capabilities(given: &[VolumeCapability]) -> Result<(), Refusal> {
+    if given.is_empty() { Err(invalid("volume_capabilities are missing")) } else { Ok(()) }
+}
+
+/// Whether a block volume can be used in all these ways.
+pub(crate) fn capabilities(given: &[VolumeCapability]) -> Result<(), Refusal> {
+    given.iter().try_for_each(|one| usage(Some(one.clone())).map(|_| ()))
+}
+
+/// The volume and node of an attachment.
+pub(crate) fn attach(
+    request: proto::ControllerPublishVolumeRequest,
+) -> Result<(String, String), Refusal> {
+    let volume = volume(&request.volume_id)?;
+    let node = node(&request.node_id)?;
+    usage(request.volume_capability)?;
+    if request.readonly {
+        let what = format!("volume {volume}: a disk cannot be attached read-only");
+        return Err(invalid(what).remedy("mount it read-only: readOnly of the pod's volumeMounts"));
+    }
+    Ok((volume, node))
+}
+
+/// A node's id.
+pub(crate) fn node(id: &str) -> Result<String, Refusal> {
+    if id.is_empty() {
+        return Err(invalid("node_id is missing"));
+    }
+    // Node names are DNS names, and may be as long.
+    if id.len() > 256 || id.chars().any(char::is_control) {
+        return Err(invalid("node_id is not the id of a node"));
+    }
+    Ok(id.to_owned())
+}
+
+/// A volume that is to grow.
+pub(crate) struct Grow {
+    pub(crate) volume: String,
+    pub(crate) required: u64,
+    pub(crate) limit: Option<u64>,
+}
+
+pub(crate) fn grow(request: proto::ControllerExpandVolumeRequest) -> Result<Grow, Refusal> {
+    let volume = volume(&request.volume_id)?;
+    if request.capacity_range.is_none() {
+        return Err(invalid("capacity_range is missing"));
+    }
+    let (required, limit) = range(request.capacity_range.as_ref())?;
+    if required == 0 {
+        return Err(invalid("capacity_range has no required_bytes"));
+    }
+    // Callers need not tell how it is used.
+    if let Some(capability) = request.volume_capability {
+        usage(Some(capability))?;
+    }
+    Ok(Grow { volume, required, limit })
+}
+
+/// How many entries a page may have; none if the caller leaves it open.
+pub(crate) fn max_entries(number: i32) -> Result<Option<u32>, Refusal> {
+    let number = u32::try_from(number);
+    let number = number.map_err(|_| invalid("max_entries is negative"))?;
+    Ok(Some(number).filter(|number| *number > 0))
+}
+
+/// Where a page begins.
+pub(crate) fn token(text: &str) -> Result<u64, Refusal> {
+    if text.is_empty() { Ok(0) } else { text.parse().map_err(|_| stale_token(text)) }
+}
+
+/// A token that leads nowhere, or does not any more.
+pub(crate) fn stale_token(text: &str) -> Refusal {
+    let what = format!("starting_token {text:?} does not lead to a page");
+    Refusal::new(Kind::Busy, what).remedy("list again without a token")
+}
+
+/// The bytes that are required, if any, and the most that are allowed.
+fn range(range: Option<&CapacityRange>) -> Result<(u64, Option<u64>), Refusal> {
+    let required = required(range)?;
+    let limit = range.map_or(0, |range| range.limit_bytes);
+    let limit =
+        u64::try_from(limit).map_err(|_| invalid(format!("limit_bytes {limit} is negative")))?;
+    let limit = Some(limit).filter(|limit| *limit > 0);
+    if let Some(limit) = limit.filter(|limit| *limit < required) {
+        let what = format!("required_bytes {required} is more than limit_bytes {limit}");
+        return Err(Refusal::new(Kind::OutOfRange, what));
+    }
+    Ok((required, limit))
 }
 
 /// The bytes that are asked for; a range may be left out.

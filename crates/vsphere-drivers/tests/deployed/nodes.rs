@@ -4,7 +4,7 @@ mod upstream;
 
 use std::path::Path;
 
-use ccm::manifests::{self, IMAGE, NAMESPACE, Parameters};
+use ccm::manifests::{self, NAMESPACE, Parameters};
 use k8s_openapi::api::{
     apps::v1::DaemonSet,
     core::v1::{Node, Pod},
@@ -14,8 +14,8 @@ use kube::{
     api::{DeleteParams, ListParams, Patch, PatchParams},
 };
 use lab::{
-    CloudController, Image, Lab, Spec, Wait,
-    image::Runtime,
+    CloudController, Lab, Spec, Wait,
+    image::Drivers,
     kubelet::{is_initialised, label, provider_id},
     until,
 };
@@ -28,11 +28,7 @@ const PROGRAM: &str = "vsphere-cloud-controller-manager";
 /// An image as `cargo xtask image` makes it, around the program that this test was built with.
 pub(super) async fn load_image(lab: &Lab) {
     let program = Path::new(env!("CARGO_BIN_EXE_vsphere-drivers"));
-    let image = Runtime::of(program).unwrap().around(Image::new(IMAGE));
-    let image = image
-        .program("/bin/vsphere-drivers", program)
-        .link(&format!("/bin/{PROGRAM}"), "vsphere-drivers")
-        .entrypoint(&[&format!("/bin/{PROGRAM}")]);
+    let image = Drivers::around(program).unwrap().image;
     let archive = lab.control_plane().world().dir().join("drivers.tar");
     image.write(&archive).unwrap();
     lab.nodes()[0].import(&archive).await.unwrap();

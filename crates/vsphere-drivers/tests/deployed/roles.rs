@@ -1,13 +1,11 @@
 //! The roles give what the program needs and nothing else, by the API's own record of what was asked.
 
-use std::{collections::BTreeSet, fmt};
-
 use ccm::manifests::{Manifests, Parameters, manifests};
 use hyper::http::Request;
-use k8s_openapi::api::rbac::v1::PolicyRule;
 use kube::{Client, Config, config::AuthInfo};
 use lab::{
-    Wait, audit,
+    Wait,
+    audit::{self, Grant},
     kubelet::{UNINITIALIZED, has_taint, is_initialised},
     until,
 };
@@ -17,62 +15,6 @@ use crate::{
     BOUND,
     cluster::{Cluster, Program},
 };
-
-/// One verb on one resource that a role allows.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Grant {
-    namespace: Option<String>,
-    group: String,
-    resource: String,
-    verb: String,
-    name: Option<String>,
-}
-
-impl fmt::Debug for Grant {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { namespace, group, resource, verb, name } = self;
-        write!(f, "{verb} {group}/{resource} {name:?} in {namespace:?}")
-    }
-}
-
-impl Grant {
-    fn allows(&self, request: &audit::Request) -> bool {
-        self.namespace.as_ref().is_none_or(|namespace| *namespace == request.namespace)
-            && self.name.as_ref().is_none_or(|name| *name == request.name)
-            && (&self.group, &self.resource, &self.verb)
-                == (&request.group, &request.resource, &request.verb)
-    }
-}
-
-fn grants(made: &Manifests) -> BTreeSet<Grant> {
-    let mut all = BTreeSet::new();
-    let mut add = |namespace: Option<&String>, rules: &Option<Vec<PolicyRule>>| {
-        for rule in rules.iter().flatten() {
-            let names: Vec<Option<&String>> = match &rule.resource_names {
-                Some(names) => names.iter().map(Some).collect(),
-                None => vec![None],
-            };
-            for group in rule.api_groups.iter().flatten() {
-                for resource in rule.resources.iter().flatten() {
-                    for verb in &rule.verbs {
-                        all.extend(names.iter().map(|name| Grant {
-                            namespace: namespace.cloned(),
-                            group: group.clone(),
-                            resource: resource.clone(),
-                            verb: verb.clone(),
-                            name: name.cloned(),
-                        }));
-                    }
-                }
-            }
-        }
-    };
-    add(None, &made.cluster_role.rules);
-    for role in &made.roles {
-        add(role.metadata.namespace.as_ref(), &role.rules);
-    }
-    all
-}
 
 #[tokio::test]
 async fn every_right_of_the_account_is_used_and_none_is_missing() {
@@ -98,7 +40,7 @@ async fn every_right_of_the_account_is_used_and_none_is_missing() {
     let requests = cluster.requests();
     let denied: Vec<_> = requests.iter().filter(|request| request.code == 403).collect();
     assert!(denied.is_empty(), "the roles lack {denied:#?}");
-    let unused: Vec<Grant> = grants(&made)
+    let unused: Vec<Grant> = Grant::all(made.roles.rules())
         .into_iter()
         .filter(|grant| !requests.iter().any(|request| grant.allows(request)))
         .collect();
@@ -185,11 +127,7 @@ async fn answer(cluster: &Cluster, path: &str, token: &str) -> Result<String, St
 /// The manifests without what they allow on a resource.
 fn without(resource: &str) -> Manifests {
     let mut made = manifests(&Parameters::default()).unwrap();
-    let other = |rule: &PolicyRule| !rule.resources.iter().flatten().any(|one| one == resource);
-    made.cluster_role.rules.iter_mut().for_each(|rules| rules.retain(other));
-    for role in &mut made.roles {
-        role.rules.iter_mut().for_each(|rules| rules.retain(other));
-    }
+    made.roles.without(resource);
     made
 }
 

@@ -16,7 +16,7 @@ use lab::{ControlPlane, VCenter, VCenterSpec, Wait, until, vcenter::Description}
 use serde_json::json;
 use tokio::task::{JoinSet, LocalSet};
 
-use crate::world::{BOUND, Program};
+use crate::world::{BOUND, MANAGER, Program};
 
 const USER: &str = "cpi@vsphere.local";
 const GOOD: &str = "Lab-cpi-1!";
@@ -106,7 +106,7 @@ impl Case {
         let config = format!("--cloud-config={}", self.path("vsphere.conf").display());
         let kubeconfig = format!("--kubeconfig={}", self.plane.kubeconfig().display());
         let flags = [&config, &kubeconfig, "--secure-port=0", "--leader-elect=false"];
-        self.program = Some(Program::start(&flags, &[]));
+        self.program = Some(Program::start(MANAGER, &flags, &[]));
     }
 
     /// Waits until every vCenter has a session of the user.

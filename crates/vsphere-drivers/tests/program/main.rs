@@ -5,6 +5,8 @@
 mod leaders;
 mod logins;
 mod mistakes;
+#[path = "../support/process.rs"]
+mod process;
 mod reloads;
 mod served;
 mod storm;

@@ -2,10 +2,10 @@
 
 use std::process::Command;
 
-use crate::world::{Program, World, is_initialised, label, vsphere_condition};
+use crate::world::{MANAGER, Program, World, is_initialised, label, vsphere_condition};
 
 fn refused(flags: &[&str]) -> String {
-    let (status, text) = Program::start(flags, &[]).until_ended();
+    let (status, text) = Program::start(MANAGER, flags, &[]).until_ended();
     assert_eq!(status.code(), Some(1), "{text}");
     text
 }
@@ -24,15 +24,16 @@ fn a_driver_that_does_not_exist_is_answered_with_those_that_do() {
     let text = String::from_utf8(output.stderr).unwrap();
     assert!(text.contains("there is no driver csy"), "{text}");
     assert!(text.contains("vsphere-cloud-controller-manager"), "{text}");
+    assert!(text.contains("vsphere-csi"), "{text}");
 }
 
 #[test]
 fn version_and_help_are_no_errors() {
-    let mut program = Program::start(&["--version"], &[]);
+    let mut program = Program::start(MANAGER, &["--version"], &[]);
     let (status, text) = program.until_ended();
     assert!(status.success());
     assert_eq!(text, format!("vsphere-cloud-controller-manager {}\n", env!("CARGO_PKG_VERSION")));
-    let (status, text) = Program::start(&["--help"], &[]).until_ended();
+    let (status, text) = Program::start(MANAGER, &["--help"], &[]).until_ended();
     assert!(status.success());
     assert!(text.contains("--zone-policy <POLICY>"), "{text}");
 }

@@ -22,7 +22,7 @@ use tokio::{
     task::JoinSet,
 };
 
-use crate::world::{Program, is_initialised, vsphere_condition};
+use crate::world::{MANAGER, Program, is_initialised, vsphere_condition};
 
 const NODES: usize = 500;
 /// Five hundred Nodes take longer than one.
@@ -427,7 +427,7 @@ async fn run(plane: &ControlPlane, vcenter: &VCenter, wire: &Wire) -> Program {
     let kubeconfig = format!("--kubeconfig={}", kubeconfig.display());
     let flags =
         [&config, &kubeconfig, "--secure-port=0", "--leader-elect=false", "--vcenter-patience=1s"];
-    Program::start(&flags, &[])
+    Program::start(MANAGER, &flags, &[])
 }
 
 async fn register(nodes: Api<Node>, name: String, uuid: String) {

@@ -1,14 +1,6 @@
 //! An API server, a vCenter, a configuration file, and the program as its users start it.
 
-use std::{
-    fs,
-    io::{BufRead, BufReader, Read},
-    os::unix::process::CommandExt,
-    path::PathBuf,
-    process::{Child, Command, ExitStatus, Stdio},
-    sync::mpsc::{self, Receiver},
-    time::{Duration, Instant},
-};
+use std::{fs, path::PathBuf};
 
 use k8s_openapi::api::core::v1::{Event, Node};
 use kube::{Api, Client, Config, api::ListParams};
@@ -16,11 +8,12 @@ pub(crate) use lab::kubelet::{
     SHUTDOWN, UNINITIALIZED, has_taint, is_initialised, label, vsphere_condition,
 };
 use lab::{ControlPlane, VCenter, VCenterSpec, Wait, kubelet, until, vcenter::Description};
-use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-/// Generous: the machine may be busy with other things.
-pub(crate) const BOUND: Duration = Duration::from_secs(60);
+pub(crate) use crate::process::{BOUND, Program};
+
+/// The program that is tested.
+pub(crate) const MANAGER: &str = "vsphere-cloud-controller-manager";
 pub(crate) const UUID: &str = "4230b1a0-5eed-4000-8000-000000000001";
 /// Another one than the API server's.
 const ADMIN: u16 = 5;
@@ -29,13 +22,6 @@ pub(crate) struct World {
     pub(crate) plane: ControlPlane,
     pub(crate) vcenter: VCenter,
     pub(crate) nodes: Api<Node>,
-}
-
-/// A program that runs; dropping it ends it.
-pub(crate) struct Program {
-    child: Child,
-    lines: Receiver<String>,
-    seen: String,
 }
 
 impl World {
@@ -89,7 +75,7 @@ impl World {
         let config = format!("--cloud-config={}", self.path("vsphere.conf").display());
         let kubeconfig = format!("--kubeconfig={}", self.plane.kubeconfig().display());
         let all = [&[config.as_str(), &kubeconfig, "--secure-port=0"], flags].concat();
-        Program::start(&all, &[])
+        Program::start(MANAGER, &all, &[])
     }
 
     /// Registers a Node as a kubelet does that has an external cloud provider.
@@ -151,84 +137,5 @@ impl World {
         let mut config = Config::new(format!("https://127.0.0.1:{port}").parse().unwrap());
         config.accept_invalid_certs = true;
         (port, Client::try_from(config).unwrap())
-    }
-}
-
-impl Program {
-    pub(crate) fn start(flags: &[&str], variables: &[(&str, &str)]) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_vsphere-drivers"));
-        // By its name, as the link in the image calls it.
-        command.arg0("/bin/vsphere-cloud-controller-manager");
-        command.args(flags).envs(variables.iter().copied());
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().unwrap();
-        let (sender, lines) = mpsc::channel();
-        let outputs: [Box<dyn Read + Send>; 2] =
-            [Box::new(child.stdout.take().unwrap()), Box::new(child.stderr.take().unwrap())];
-        // Each ends with the program's output.
-        for output in outputs {
-            let sender = sender.clone();
-            std::thread::spawn(move || {
-                for line in BufReader::new(output).lines().map_while(Result::ok) {
-                    sender.send(line).unwrap_or_default();
-                }
-            });
-        }
-        Self { child, lines, seen: String::new() }
-    }
-
-    /// The lines with this text that were printed and not read so far.
-    pub(crate) fn printed(&mut self, text: &str) -> String {
-        let all: String = self.lines.try_iter().map(|line| line + "\n").collect();
-        self.seen.push_str(&all);
-        all.lines().filter(|line| line.contains(text)).collect::<Vec<_>>().join("\n")
-    }
-
-    /// Waits for a line of its output.
-    pub(crate) fn until_printed(&mut self, text: &str) -> String {
-        let started = Instant::now();
-        while let Some(left) = BOUND.checked_sub(started.elapsed()) {
-            let Ok(line) = self.lines.recv_timeout(left) else { break };
-            self.seen.extend([line.as_str(), "\n"]);
-            if line.contains(text) {
-                return line;
-            }
-        }
-        panic!("no line with {text:?}; there were:\n{}", self.seen);
-    }
-
-    pub(crate) fn signal(&self, signal: Signal) {
-        let pid = Pid::from_raw(i32::try_from(self.child.id()).unwrap()).unwrap();
-        kill_process(pid, signal).unwrap();
-    }
-
-    /// Waits for its end; returns how it ended and all that it printed.
-    pub(crate) fn until_ended(&mut self) -> (ExitStatus, String) {
-        let started = Instant::now();
-        while let Some(left) = BOUND.checked_sub(started.elapsed()) {
-            match self.lines.recv_timeout(left) {
-                Ok(line) => self.seen.extend([line.as_str(), "\n"]),
-                // Its end closes its output.
-                Err(mpsc::RecvTimeoutError::Disconnected) => {
-                    return (self.child.wait().unwrap(), self.seen.clone());
-                }
-                Err(mpsc::RecvTimeoutError::Timeout) => break,
-            }
-        }
-        panic!("it still runs:\n{}", self.seen);
-    }
-
-    /// Asks it to end and waits until it has done so well.
-    pub(crate) fn stop(&mut self) {
-        self.signal(Signal::TERM);
-        let (status, seen) = self.until_ended();
-        assert!(status.success(), "{status}:\n{seen}");
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        self.child.kill().ok();
-        self.child.wait().ok();
     }
 }

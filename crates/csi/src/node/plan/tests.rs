@@ -8,6 +8,7 @@ use super::{
 };
 use crate::{
     node::{
+        Publish,
         device::Device,
         mounts::{Mount, Options},
         probe::{Content, FileSystem},
@@ -216,13 +217,54 @@ fn published(
     target: Place,
     options: &[&str],
 ) -> Result<Vec<&'static str>, (Kind, String)> {
+    published_by(false, device, mounts, &[], target, options)
+}
+
+/// By a pod that shares the volume, or by one that must be the only one.
+fn published_by(
+    single_writer: bool,
+    device: bool,
+    mounts: &[Mount],
+    shown: &[&str],
+    target: Place,
+    options: &[&str],
+) -> Result<Vec<&'static str>, (Kind, String)> {
     let facts = PublishFacts {
         device: device.then(|| disk(Content::Blank).device),
+        shown: shown.iter().map(PathBuf::from).collect(),
         mounts: mounts.to_vec(),
         target,
     };
-    let options = Options::parse(options.iter().copied());
-    outcome(publish(VOLUME, Path::new(STAGING), Path::new(TARGET), &options, &facts))
+    let request = Publish {
+        volume: VOLUME.0.to_owned(),
+        device: None,
+        staging: STAGING.into(),
+        target: TARGET.into(),
+        options: Options::parse(options.iter().copied()),
+        single_writer,
+    };
+    outcome(publish(&request, &facts))
+}
+
+#[test]
+fn a_volume_of_one_pod_is_shown_to_no_second_one() {
+    let staging = mount((8, 16), "/", STAGING, false);
+    let here = mount((8, 16), "/", TARGET, false);
+    let other = mount((8, 16), "/", "/other-pod", false);
+    let stranger = mount((8, 32), "/", "/other-volume", false);
+    let file_system = |alone, mounts: &[&Mount]| {
+        let mounts: Vec<Mount> = mounts.iter().copied().cloned().collect();
+        published_by(alone, false, &mounts, &[], Place::Directory, &[])
+    };
+    assert_eq!(file_system(true, &[&staging, &stranger]).unwrap(), ["bind"]);
+    assert_eq!(file_system(false, &[&staging, &other]).unwrap(), ["bind"]);
+    let refused = file_system(true, &[&staging, &other]);
+    assert_refused(refused, Kind::Precondition, "/other-pod");
+    // A call that is repeated is answered as the first one was.
+    assert_eq!(file_system(true, &[&staging, &here, &other]).unwrap(), Vec::<&str>::new());
+    let device = |shown: &[&str]| published_by(true, true, &[], shown, Place::File, &[]);
+    assert_eq!(device(&[]).unwrap(), ["bind"]);
+    assert_refused(device(&["/other-pod/device"]), Kind::Precondition, "/other-pod/device");
 }
 
 #[test]

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use proptest::prelude::{Strategy, any, prop_assert, proptest};
+use proptest::prelude::{Just, Strategy, any, prop_assert, prop_oneof, proptest};
 
-use super::{expand, path, publish, stage, volume};
+use super::{expand, path, publish, stage, volume, volume_path};
 use crate::{
     node::plan::Access,
     proto::{
@@ -106,13 +106,14 @@ fn a_reader_mounts_read_only() {
 }
 
 #[test]
-fn a_device_is_published_for_writing_only() {
+fn a_device_is_published_for_writing_or_reading() {
     let mut request = publishing();
     request.volume_capability =
         capability(AccessType::Block(BlockVolume {}), Mode::SingleNodeWriter);
     assert!(publish(request.clone()).unwrap().device.is_some());
     request.readonly = true;
-    assert_invalid(publish(request), "read-only");
+    let read_only = publish(request).unwrap();
+    assert!(read_only.device.is_some() && read_only.options.read_only());
 }
 
 #[test]
@@ -130,6 +131,67 @@ fn a_request_to_grow_may_leave_out_the_size() {
     assert_invalid(expand(&request(range(-1))), "negative");
 }
 
+/// A text that is right, or wrong in one of the ways that matter.
+fn text(right: &'static str) -> impl Strategy<Value = String> {
+    let trick = "/?[a-c]{0,3}/\\.\\./[a-c]{0,3}";
+    prop_oneof![
+        4 => Just(right.to_owned()),
+        1 => prop_oneof![Just(String::new()), Just("/".to_owned()), Just("x/y".to_owned())],
+        1 => Just(format!("/{}", "x".repeat(70_000))),
+        1 => trick.prop_map(String::from),
+        2 => any::<String>(),
+    ]
+}
+
+fn anything() -> impl Strategy<Value = NodePublishVolumeRequest> {
+    let flags = proptest::collection::vec(text("noatime"), 0..4);
+    let mount = (text("ext4"), flags).prop_map(|(fs_type, mount_flags)| {
+        AccessType::Mount(MountVolume { fs_type, mount_flags, ..MountVolume::default() })
+    });
+    let block = Just(AccessType::Block(BlockVolume {}));
+    let access_type = proptest::option::weighted(0.9, prop_oneof![mount, block]);
+    let mode = prop_oneof![Just(1), Just(6), any::<i32>()];
+    let access_mode = proptest::option::weighted(0.9, mode.prop_map(|mode| AccessMode { mode }));
+    let capability = (access_type, access_mode)
+        .prop_map(|(access_type, access_mode)| VolumeCapability { access_mode, access_type });
+    let capability = proptest::option::weighted(0.9, capability);
+    let disk = text("6000c29a123456789abcdef012345678");
+    (text("v"), text("/pods/a"), text("/staging/a"), capability, disk).prop_map(
+        |(volume_id, target_path, staging_target_path, volume_capability, disk)| {
+            NodePublishVolumeRequest {
+                volume_id,
+                target_path,
+                staging_target_path,
+                volume_capability,
+                publish_context: [("diskUUID".to_owned(), disk)].into(),
+                ..NodePublishVolumeRequest::default()
+            }
+        },
+    )
+}
+
+#[test]
+fn nothing_is_published_at_a_relative_path() {
+    let kind = |text: &str| volume_path(text).unwrap_err().kind;
+    assert_eq!(kind("some/path"), Kind::NotFound);
+    for wrong in ["", "/", "../x", "a/../b", "/a/../b", "a\nb"] {
+        assert_eq!(kind(wrong), Kind::Invalid, "{wrong:?}");
+    }
+    assert_eq!(volume_path("/some/path/").unwrap(), Path::new("/some/path"));
+}
+
+#[test]
+fn options_of_a_mount_are_text_and_not_too_long() {
+    let with = |flags: Vec<String>| {
+        let mount = MountVolume { mount_flags: flags, ..MountVolume::default() };
+        let capability = capability(AccessType::Mount(mount), Mode::SingleNodeWriter);
+        stage(NodeStageVolumeRequest { volume_capability: capability, ..staging() })
+    };
+    with(vec!["noatime".into(), "data=ordered".into()]).unwrap();
+    assert_invalid(with(vec!["noatime\0,suid".into()]), "is not an option of mount");
+    assert_invalid(with(vec!["x".repeat(100); 50]), "4096 at most");
+}
+
 proptest! {
     #[test]
     fn a_path_that_is_accepted_leads_where_it_says(
@@ -138,6 +200,32 @@ proptest! {
         if let Ok(path) = path("field", &text) {
             prop_assert!(path.is_absolute());
             prop_assert!(path.components().all(|part| part != std::path::Component::ParentDir), "{path:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_accepted_is_harmless_and_the_rest_is_invalid(request in anything()) {
+        let publishing = NodePublishVolumeRequest { readonly: request.volume_id.len() % 2 == 0, ..request };
+        let staging = NodeStageVolumeRequest {
+            volume_id: publishing.volume_id.clone(),
+            publish_context: publishing.publish_context.clone(),
+            staging_target_path: publishing.staging_target_path.clone(),
+            volume_capability: publishing.volume_capability.clone(),
+            ..NodeStageVolumeRequest::default()
+        };
+        let harmless = |path: &Path| {
+            path.file_name().is_some() && path.is_absolute() && !path.to_str().unwrap().contains("..")
+        };
+        let refused = |refusal: Refusal| {
+            refusal.kind == Kind::Invalid && refusal.to_string().len() < 2500
+        };
+        match publish(publishing) {
+            Ok(request) => prop_assert!(harmless(&request.target) && harmless(&request.staging), "{request:?}"),
+            Err(refusal) => prop_assert!(refused(refusal)),
+        }
+        match stage(staging) {
+            Ok(request) => prop_assert!(harmless(&request.staging), "{request:?}"),
+            Err(refusal) => prop_assert!(refused(refusal)),
         }
     }
 

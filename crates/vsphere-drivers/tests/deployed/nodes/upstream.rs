@@ -47,7 +47,7 @@ fn find<'a>(objects: &'a mut [Value], kind: &str) -> &'a mut Value {
 
 /// The newest manifest, with the values of the lab in its Secret and its ConfigMap.
 fn manifest(lab: &Lab, directory: &Path, server: &str) -> Vec<Value> {
-    let mut objects = objects(lab, &upstream::manifest(directory).unwrap());
+    let mut objects = objects(lab, &upstream::manager_manifest(directory).unwrap());
     let (user, password) = LOGIN;
     let secret = find(&mut objects, "Secret");
     secret["stringData"] = json!({
@@ -132,7 +132,7 @@ async fn start() -> (Lab, String, PathBuf) {
     nodes.patch("node-1", &PatchParams::default(), &Patch::Merge(role)).await.unwrap();
     let (server, port) = server_of(lab.vcenter().unwrap().url_for_pods());
     assert_eq!(port, 443, "both configurations have the usual port");
-    (lab, server, upstream::module().unwrap())
+    (lab, server, upstream::module(upstream::MANAGER).unwrap())
 }
 
 #[tokio::test]

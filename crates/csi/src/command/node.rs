@@ -1,0 +1,50 @@
+//! A node: its disks become volumes of pods.
+
+use daemon::{admin::Checks, client::InvalidKubernetes, supervise::Supervisor};
+use kube::Client;
+use prometheus_client::registry::Registry;
+use tracing::{info, warn};
+
+use super::{Failure, GRACE, serve_health};
+use crate::{
+    args::{self, PROGRAM, Settings},
+    machine::Machine,
+    node::Node,
+    proto::{identity_server::IdentityServer, node_server::NodeServer},
+    registration,
+    rpc::{Identity, NodeService},
+    serve::{Server, Services},
+};
+
+pub(super) async fn work(settings: Settings, node: args::Node) -> Result<(), Failure> {
+    let client = client(&settings).await?;
+    if node.name.is_none() {
+        warn!("the variable NODE_NAME is missing; this node reports the default number of volumes");
+    }
+    // Who the VM is will be found out when the kubelet asks: the API may not answer, and nothing else needs it.
+    let machine = Machine::new(client.zip(node.name));
+    let services = Services::default()
+        .with(IdentityServer::new(Identity))
+        .with(NodeServer::new(NodeService::new(Node::default(), machine)));
+    let server = Server::bind(&settings.endpoint, services)?;
+    let checks = Checks::default();
+    let mut tasks = Supervisor::default();
+    serve_health(&settings, &checks, Registry::default(), &mut tasks).await?;
+    tasks.work.spawn("grpc", |shutdown| server.run(shutdown));
+    if let Some(paths) = node.registration {
+        tasks.work.spawn("registration", |shutdown| registration::keep(paths, shutdown));
+    }
+    Ok(tasks.run(GRACE).await?)
+}
+
+/// The API, if there is one: volumes are mounted without it too.
+async fn client(settings: &Settings) -> Result<Option<Client>, Failure> {
+    match settings.kubernetes.client(PROGRAM).await {
+        Ok(client) => Ok(Some(client)),
+        Err(InvalidKubernetes::NoPod(reason)) => {
+            info!(reason, "working without the Kubernetes API");
+            Ok(None)
+        }
+        Err(error) => Err(error.into()),
+    }
+}

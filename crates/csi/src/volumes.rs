@@ -1,0 +1,391 @@
+//! Operations on volumes: create, attach, grow, list, detach, delete.
+//!
+//! ```text
+//!   gRPC ─────────────┐
+//!   attach controller ┴─► Volumes ─┬─ create ── journal, placement, policies
+//!                                  ├─ publish ─ queue per VM
+//!                                  ├─ change    delete, grow
+//!                                  └─ status    get, list, capacity
+//!                                        └──► Site: the vCenter, followed
+//! ```
+//!
+//! Requests and answers are types of their own, and what is not done is a [`Refusal`]; nothing here knows gRPC.
+//! One operation on a volume runs at a time, and goes on to its end when its caller gives up: a caller that calls
+//! again before that is told so ([`Kind::Busy`]).
+//!
+//! Every operation may be repeated after a crash at any point. What decides is what vCenter has: its tasks, its
+//! volumes, its disks, the devices of its VMs. Only creating a volume needs a memory of its own, the journal.
+//!
+//! Deliberately absent: gRPC, VolumeAttachments, the metadata that vCenter shows of claims and pods.
+
+mod change;
+mod create;
+pub(crate) mod journal;
+pub(crate) mod nodes;
+mod placement;
+mod policies;
+mod publish;
+mod queue;
+mod refused;
+mod search;
+mod site;
+mod status;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    future::Future,
+    sync::Arc,
+    time::Duration,
+};
+
+use tokio::{sync::watch, time::timeout};
+use tokio_util::task::TaskTracker;
+use vsphere::types::{AnyCnsBackingObjectDetails, CnsVolume};
+
+pub use self::site::Site;
+use self::{journal::Journal, nodes::Nodes};
+use crate::{
+    in_flight::InFlight,
+    refusal::{Kind, Refusal},
+};
+
+const MEBIBYTE: u64 = 1 << 20;
+/// What a volume gets when no size is requested.
+const DEFAULT_SIZE: u64 = 10 << 30;
+/// The largest virtual disk: 62 TiB.
+const LARGEST: u64 = 62 << 40;
+/// How long a task may take before its caller gives up; sidecars wait for five minutes.
+const LIMIT: Duration = Duration::from_secs(240);
+
+/// A volume to be created.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Create {
+    /// Requests of the same name are about the same volume.
+    pub name: String,
+    /// In bytes; 0 if the caller leaves it open.
+    pub required: u64,
+    /// In bytes.
+    pub limit: Option<u64>,
+    /// The name of a storage policy.
+    pub policy: Option<String>,
+    /// The URL of the datastore to use.
+    pub datastore_url: Option<String>,
+}
+
+/// A volume that exists.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Volume {
+    /// Its id in CNS.
+    pub id: String,
+    /// Its size.
+    pub bytes: u64,
+}
+
+/// A volume that a VM has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Published {
+    /// The UUID of its disk as the guest sees it: 32 digits in lower case.
+    pub disk: String,
+}
+
+/// A volume that has grown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Expanded {
+    /// Its size.
+    pub bytes: u64,
+}
+
+/// A volume in a list.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Listed {
+    /// Its id in CNS.
+    pub id: String,
+    /// Its size, if vCenter reports it.
+    pub bytes: Option<u64>,
+    /// The ids of the nodes that have it.
+    pub nodes: BTreeSet<String>,
+    /// What vCenter reports against it.
+    pub problem: Option<String>,
+}
+
+/// A part of a list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Page {
+    /// In vCenter's order.
+    pub volumes: Vec<Listed>,
+    /// Where the next page begins.
+    pub next: Option<u64>,
+}
+
+/// Room for volumes, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Capacity {
+    /// On all datastores together.
+    pub available: u64,
+    /// On the emptiest one.
+    pub largest: u64,
+}
+
+/// Operations on volumes. Clones are the same.
+#[derive(Debug, Clone)]
+pub struct Volumes(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    /// Nothing while no configuration is in force.
+    site: watch::Receiver<Option<Arc<Site>>>,
+    nodes: Nodes,
+    journal: Journal,
+    in_flight: InFlight,
+    running: TaskTracker,
+    settle: Duration,
+}
+
+impl Inner {
+    fn site(&self) -> Result<Arc<Site>, Refusal> {
+        self.site.borrow().clone().ok_or_else(|| {
+            Refusal::new(Kind::Unavailable, "the driver has not connected to vCenter yet")
+        })
+    }
+}
+
+impl Volumes {
+    /// Operations on the volumes of whatever vCenter `site` has.
+    pub(crate) fn new(
+        site: watch::Receiver<Option<Arc<Site>>>,
+        nodes: Nodes,
+        journal: Journal,
+        settle: Duration,
+    ) -> Self {
+        let (in_flight, running) = (InFlight::default(), TaskTracker::new());
+        Self(Arc::new(Inner { site, nodes, journal, in_flight, running, settle }))
+    }
+
+    /// Waits for operations that run, for a while; what does not end then is resumed by the next process.
+    pub(crate) async fn finish(&self, grace: Duration) {
+        self.0.running.close();
+        if timeout(grace, self.0.running.wait()).await.is_err() {
+            tracing::warn!("operations on volumes are left to the next process");
+        }
+    }
+
+    /// Creates a volume, or finds the one that an earlier call of this name created.
+    ///
+    /// # Errors
+    /// When no datastore can take it, one of this name is different, or vCenter refuses.
+    pub async fn create(&self, request: Create) -> Result<Volume, Refusal> {
+        let name = request.name.clone();
+        self.hold(&name, async move |inner| create::create(&inner, &request).await).await
+    }
+
+    /// Deletes a volume and its disk. One that does not exist is done.
+    ///
+    /// # Errors
+    /// When a VM has it, or vCenter refuses.
+    pub async fn delete(&self, volume: &str) -> Result<(), Refusal> {
+        let id = volume.to_owned();
+        self.hold(volume, async move |inner| change::delete(&inner, &id).await).await
+    }
+
+    /// Attaches a volume to the VM of a node, named by its UUID or its name. One that the VM has is done.
+    ///
+    /// # Errors
+    /// When another VM has it, there is no place for it, or vCenter refuses.
+    pub async fn publish(&self, volume: &str, node: &str) -> Result<Published, Refusal> {
+        let (id, node) = (volume.to_owned(), node.to_owned());
+        self.hold(volume, async move |inner| publish::publish(&inner, &id, &node).await).await
+    }
+
+    /// Detaches a volume from the VM of a node. A volume, VM or attachment that does not exist is done.
+    ///
+    /// # Errors
+    /// When the VM still has it.
+    pub async fn unpublish(&self, volume: &str, node: &str) -> Result<(), Refusal> {
+        let (id, node) = (volume.to_owned(), node.to_owned());
+        self.hold(volume, async move |inner| publish::unpublish(&inner, &id, &node).await).await
+    }
+
+    /// Grows a volume to at least this many bytes. One that is as large is done.
+    ///
+    /// # Errors
+    /// When there is no room, or vCenter refuses.
+    pub async fn expand(
+        &self,
+        volume: &str,
+        required: u64,
+        limit: Option<u64>,
+    ) -> Result<Expanded, Refusal> {
+        let id = volume.to_owned();
+        self.hold(volume, async move |inner| change::expand(&inner, &id, required, limit).await)
+            .await
+    }
+
+    /// A volume, the nodes that have it, and what vCenter reports against it.
+    ///
+    /// # Errors
+    /// When it does not exist.
+    pub async fn get(&self, volume: &str) -> Result<Listed, Refusal> {
+        status::get(&self.0, volume).await
+    }
+
+    /// Whether a volume exists.
+    ///
+    /// # Errors
+    /// When vCenter does not answer.
+    pub async fn exists(&self, volume: &str) -> Result<bool, Refusal> {
+        status::exists(&self.0, volume).await
+    }
+
+    /// The volumes of this cluster, beginning at an offset.
+    ///
+    /// # Errors
+    /// When vCenter does not answer.
+    pub async fn list(&self, offset: u64, most: Option<u32>) -> Result<Page, Refusal> {
+        status::list(&self.0, offset, most).await
+    }
+
+    /// Room for volumes of a storage policy or a datastore.
+    ///
+    /// # Errors
+    /// When vCenter does not answer.
+    pub async fn capacity(
+        &self,
+        policy: Option<&str>,
+        datastore_url: Option<&str>,
+    ) -> Result<Capacity, Refusal> {
+        status::capacity(&self.0, policy, datastore_url).await
+    }
+
+    /// Which volumes the VMs of these nodes have, by node. A node that vCenter does not show, or whose devices it
+    /// cannot tell at present, is not among them.
+    ///
+    /// # Errors
+    /// When vCenter does not answer.
+    pub async fn published(
+        &self,
+        nodes: &[String],
+    ) -> Result<BTreeMap<String, BTreeSet<String>>, Refusal> {
+        publish::volumes_of(&self.0, nodes).await
+    }
+
+    /// How many volumes fit on the VM of a node.
+    ///
+    /// # Errors
+    /// When there is no such VM, or vCenter does not answer.
+    pub async fn slots(&self, node: &str) -> Result<u32, Refusal> {
+        publish::slots(&self.0, node).await
+    }
+
+    /// Whether vCenter shows that nothing runs on a node: its VM is off or gone.
+    pub fn is_off(&self, node: &str) -> bool {
+        publish::is_off(&self.0, node)
+    }
+
+    /// Runs an operation to its end, even if the caller gives up, while it holds the volume.
+    async fn hold<T, F>(
+        &self,
+        volume: &str,
+        operation: impl FnOnce(Arc<Inner>) -> F,
+    ) -> Result<T, Refusal>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, Refusal>> + Send + 'static,
+    {
+        refuse_other_kinds(volume)?;
+        let claim = self.0.in_flight.claim(volume)?;
+        let work = operation(Arc::clone(&self.0));
+        let span = tracing::Span::current();
+        let running = self.0.running.spawn(tracing::Instrument::instrument(
+            async move {
+                let done = work.await;
+                drop(claim);
+                done
+            },
+            span,
+        ));
+        running.await.unwrap_or_else(|error| {
+            Err(Refusal::new(Kind::Internal, "the operation broke off").because(error))
+        })
+    }
+}
+
+/// Refuses ids of volumes that this version does not serve: read as ids of disks, they would be taken for disks that do
+/// not exist, and deleting or detaching them for done.
+fn refuse_other_kinds(volume: &str) -> Result<(), Refusal> {
+    let kind = if volume.starts_with("file:") {
+        "a file volume"
+    } else if volume.trim_end().ends_with(".vmdk") {
+        "a volume of the in-tree provider"
+    } else {
+        return Ok(());
+    };
+    let what =
+        format!("volume {volume} is {kind}, which this version of the driver does not serve");
+    Err(Refusal::new(Kind::Precondition, what)
+        .remedy("keep the Go driver for clusters that have such volumes"))
+}
+
+/// The size of a new volume in MiB.
+fn mebibytes(required: u64, limit: Option<u64>) -> Result<i64, Refusal> {
+    let wanted = if required == 0 {
+        limit.map_or(DEFAULT_SIZE, |limit| limit.min(DEFAULT_SIZE))
+    } else {
+        required
+    };
+    // A default that is cut by a limit must not be rounded above it.
+    let mebibytes =
+        if required == 0 { (wanted / MEBIBYTE).max(1) } else { change::round_up(wanted) };
+    let size = mebibytes.saturating_mul(MEBIBYTE);
+    let out_of_range = |why: String| Err(Refusal::new(Kind::OutOfRange, why));
+    if let Some(limit) = limit.filter(|limit| size > *limit) {
+        return out_of_range(format!(
+            "a volume of {size} bytes (whole MiB) is larger than the limit of {limit} bytes"
+        ));
+    }
+    if size > LARGEST {
+        let size = placement::Size(size);
+        return out_of_range(format!("{size} is more than the 62 TiB of the largest virtual disk"));
+    }
+    Ok(i64::try_from(mebibytes).unwrap_or(i64::MAX))
+}
+
+fn bytes(mebibytes: i64) -> u64 {
+    u64::try_from(mebibytes).unwrap_or_default().saturating_mul(MEBIBYTE)
+}
+
+/// The size of a block volume in MiB.
+fn size_of(volume: &CnsVolume) -> Option<i64> {
+    match volume.backing_object_details.as_ref()? {
+        AnyCnsBackingObjectDetails::CnsBlockBackingDetails(block) => block.capacity_in_mb,
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{DEFAULT_SIZE, LARGEST, MEBIBYTE, mebibytes, refuse_other_kinds};
+    use crate::refusal::Kind;
+
+    #[test]
+    fn volumes_of_other_kinds_are_refused_instead_of_taken_for_absent() {
+        for id in ["file:0c7a1b8e-3f55-4f0a-9d0e-5b8d9f0a1b2c", "[ds-1] kubevols/a.vmdk"] {
+            assert_eq!(refuse_other_kinds(id).unwrap_err().kind, Kind::Precondition, "{id}");
+        }
+        refuse_other_kinds("0c7a1b8e-3f55-4f0a-9d0e-5b8d9f0a1b2c").unwrap();
+    }
+
+    #[test]
+    fn sizes_are_whole_mebibytes_within_the_limit() {
+        let mib = |required, limit| mebibytes(required, limit).map_err(|refusal| refusal.kind);
+        assert_eq!(mib(0, None), Ok(i64::try_from(DEFAULT_SIZE / MEBIBYTE).unwrap()));
+        assert_eq!(mib(1, None), Ok(1));
+        assert_eq!(mib(MEBIBYTE + 1, None), Ok(2));
+        assert_eq!(mib(MEBIBYTE, Some(MEBIBYTE)), Ok(1));
+        assert_eq!(mib(MEBIBYTE + 1, Some(MEBIBYTE + 2)), Err(Kind::OutOfRange));
+        assert_eq!(mib(0, Some(5 * MEBIBYTE + 3)), Ok(5));
+        assert_eq!(mib(0, Some(MEBIBYTE - 1)), Err(Kind::OutOfRange));
+        assert_eq!(mib(LARGEST, None), Ok(62 << 20));
+        assert_eq!(mib(LARGEST + 1, None), Err(Kind::OutOfRange));
+        assert_eq!(mib(u64::MAX, None), Err(Kind::OutOfRange));
+    }
+}

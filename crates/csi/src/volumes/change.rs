@@ -1,0 +1,205 @@
+//! Deleting and growing volumes. Both may be repeated: what vCenter has decides, not what was asked before.
+
+use std::time::Duration;
+
+use vsphere::{
+    cns::{Content, NewVolume, Select},
+    connection::Connection,
+    error::{Error, Missing, Remedy},
+    types::{CnsVolume, CnsVolumeId},
+};
+
+use super::{Expanded, Inner, MEBIBYTE, placement::Size, refused::refused, site::Site, size_of};
+use crate::refusal::{Kind, Refusal};
+
+const LIMIT: Duration = Duration::from_secs(240);
+
+pub(super) async fn delete(inner: &Inner, volume: &str) -> Result<(), Refusal> {
+    let site = inner.site()?;
+    let connection = site.connection()?;
+    let id = CnsVolumeId::from(volume);
+    let Err(error) = delete_once(&connection, &id).await else { return Ok(()) };
+    let what = format!("volume {volume} was not deleted");
+    if error.fault().is_none() && !matches!(error.remedy, Remedy::Unfinished { .. }) {
+        // There was no answer: CNS may have a record although there is no disk.
+        return Err(refused(what, error));
+    }
+    match error.remedy {
+        Remedy::InUse => {
+            let refusal = Refusal::new(Kind::Precondition, what).because(error);
+            Err(refusal.remedy(
+                "it is attached to a VM: it is deleted after it is detached; kubectl get volumeattachments, or \
+                 Cluster, Monitor, Container Volumes in the vSphere Client, shows where",
+            ))
+        }
+        Remedy::Login | Remedy::NoPermission { .. } | Remedy::LoggedOut | Remedy::Busy => {
+            Err(refused(what, error))
+        }
+        // CNS may have lost a volume whose disk exists, may have deleted it in spite of the error, or may have lost
+        // the task: whether there is a disk decides.
+        _ => match disk(&connection, volume).await {
+            Ok(None) => Ok(()),
+            Ok(Some(_)) if matches!(error.remedy, Remedy::NotFound { .. }) => {
+                register(&site, &connection, volume).await?;
+                delete_once(&connection, &id).await.map_err(|error| refused(what, error))
+            }
+            Ok(Some(_)) => Err(with_snapshots(&connection, &id, what, error).await),
+            Err(_) => Err(refused(what, error)),
+        },
+    }
+}
+
+async fn delete_once(connection: &Connection, id: &CnsVolumeId) -> Result<(), Error> {
+    connection.volumes().delete(id, true).await?.wait(LIMIT).await
+}
+
+/// The size of a first class disk in MiB; nothing if there is no such disk.
+pub(super) async fn disk(connection: &Connection, id: &str) -> Result<Option<i64>, Error> {
+    match connection.disks().await?.read(id).await {
+        Ok(disk) => Ok(Some(disk.config.capacity_in_mb)),
+        Err(error)
+            if matches!(
+                error.remedy,
+                Remedy::NotFound { what: Missing::Volume(_) | Missing::Unnamed }
+            ) =>
+        {
+            Ok(None)
+        }
+        // What cannot be the id of a disk is the id of none.
+        Err(error) if matches!(error.remedy, Remedy::Invalid { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Makes CNS know a volume again that it has lost, if there is its disk.
+pub(super) async fn restore(
+    site: &Site,
+    connection: &Connection,
+    volume: &str,
+) -> Result<bool, Refusal> {
+    let found = disk(connection, volume).await;
+    let found =
+        found.map_err(|error| refused(format!("volume {volume} could not be read"), error))?;
+    if found.is_none() {
+        return Ok(false);
+    }
+    register(site, connection, volume).await?;
+    tracing::warn!(volume, "volume registered again with CNS, which had lost it");
+    Ok(true)
+}
+
+/// Makes CNS know a disk again that it has lost.
+async fn register(site: &Site, connection: &Connection, volume: &str) -> Result<(), Refusal> {
+    let what = || format!("volume {volume} could not be registered with CNS again");
+    let content = Content::Disk(volume.to_owned());
+    let metadata = Some(site.metadata(connection).await.map_err(|error| refused(what(), error))?);
+    let known = NewVolume { metadata, ..NewVolume::new(volume, content) };
+    let registered = async { connection.volumes().create(&known).await?.wait(LIMIT).await };
+    registered.await.map(|_| ()).map_err(|error| refused(what(), error))
+}
+
+/// The refusal of a change that vCenter gave no reason for: snapshots are the usual one.
+async fn with_snapshots(
+    connection: &Connection,
+    id: &CnsVolumeId,
+    what: String,
+    error: Error,
+) -> Refusal {
+    let mut pages = connection.volumes().snapshots_of(id);
+    let Ok(Some(snapshots)) = pages.next_page(LIMIT).await else { return refused(what, error) };
+    let snapshots = snapshots.iter().filter_map(|one| one.as_ref().ok());
+    let ids: Vec<_> = snapshots.map(|one| one.snapshot_id.id.as_str()).collect();
+    if ids.is_empty() {
+        return refused(what, error);
+    }
+    let what = format!("{what}: it has the snapshots {}", ids.join(", "));
+    let remedy = "delete its VolumeSnapshots, and those that only vCenter knows there";
+    Refusal::new(Kind::Precondition, what).because(error).remedy(remedy)
+}
+
+pub(super) async fn expand(
+    inner: &Inner,
+    volume: &str,
+    required: u64,
+    limit: Option<u64>,
+) -> Result<Expanded, Refusal> {
+    let wanted = super::mebibytes(required, limit)?;
+    let site = inner.site()?;
+    let connection = site.connection()?;
+    let id = CnsVolumeId::from(volume);
+    let now = find(&connection, volume).await?;
+    let expanded = |mebibytes: i64| Expanded { bytes: super::bytes(mebibytes) };
+    let size = now.as_ref().and_then(size_of);
+    if let Some(size) = size.filter(|size| *size >= wanted) {
+        return Ok(expanded(size));
+    }
+    let extend = async || connection.volumes().extend(&id, wanted).await?.wait(LIMIT).await;
+    let mut extended = extend().await;
+    if let Err(error) = &extended
+        && matches!(error.remedy, Remedy::NotFound { .. })
+        && restore(&site, &connection, volume).await?
+    {
+        extended = extend().await;
+    }
+    let Err(error) = extended else { return Ok(expanded(wanted)) };
+    let target = Size(super::bytes(wanted));
+    let what = format!("volume {volume} was not grown to {target}");
+    match error.remedy {
+        Remedy::NoSpace => {
+            let refusal = Refusal::new(Kind::Exhausted, what).because(error);
+            Err(refusal.remedy("free space on its datastore, or move the volume to a larger one"))
+        }
+        Remedy::NotFound { .. } => {
+            Err(Refusal::new(Kind::NotFound, format!("volume {volume} does not exist"))
+                .because(error))
+        }
+        // Some faults come after the work was done, and old sizes are shown for a while: the disk decides.
+        _ => match disk(&connection, volume).await {
+            Ok(Some(size)) if size >= wanted => Ok(expanded(size)),
+            Ok(Some(_)) if matches!(error.remedy, Remedy::Refused | Remedy::Invalid { .. }) => {
+                let refusal = with_snapshots(&connection, &id, what.clone(), error).await;
+                Err(in_use(inner, volume, what, refusal).await)
+            }
+            _ => Err(refused(what, error)),
+        },
+    }
+}
+
+/// The refusal to grow a volume for no reason that vCenter gave: if a node has it, that is the usual one.
+async fn in_use(inner: &Inner, volume: &str, what: String, refusal: Refusal) -> Refusal {
+    if refusal.kind == Kind::Precondition {
+        return refusal;
+    }
+    // The sidecar repeats such a request when no pod uses the volume any more.
+    match super::status::get(inner, volume).await {
+        Ok(listed) if !listed.nodes.is_empty() => Refusal::new(Kind::Precondition, what)
+            .because(refusal)
+            .remedy("it is attached, and vCenter before 7.0U2 grows detached volumes only: stop its pods"),
+        _ => refusal,
+    }
+}
+
+/// A volume as CNS has it.
+pub(super) async fn find(
+    connection: &Connection,
+    volume: &str,
+) -> Result<Option<CnsVolume>, Refusal> {
+    let select = [
+        Select::VolumeName,
+        Select::VolumeType,
+        Select::DatastoreUrl,
+        Select::BackingObjectDetails,
+        Select::HealthStatus,
+        Select::DatastoreAccessibilityStatus,
+        Select::PolicyId,
+    ];
+    let found = connection.volumes().read(&[CnsVolumeId::from(volume)], &select).await;
+    let found =
+        found.map_err(|error| refused(format!("volume {volume} could not be read"), error))?;
+    Ok(found.into_iter().next())
+}
+
+/// MiB of a size in bytes.
+pub(super) const fn round_up(bytes: u64) -> u64 {
+    bytes.div_ceil(MEBIBYTE)
+}

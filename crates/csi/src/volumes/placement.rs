@@ -1,0 +1,293 @@
+//! Where a new volume goes: a pure function from datastores, hosts and a request to a table of candidates.
+//!
+//! Every datastore is in the table, with the first reason against it or with its rank, so that a refusal can show
+//! what was considered. Storage that several datacenters share has an object in each of them, with the same URL:
+//! whether a host reaches it is judged by the URL, and each object is a candidate of its own.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
+
+use vsphere::{inventory::Datastore, reference::Ref, types};
+
+use crate::refusal::{Kind, Refusal};
+
+/// Reasons that a refusal lists; a vCenter may have hundreds of datastores.
+const MOST_LISTED: usize = 12;
+
+/// A host that runs nodes of the cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct NodeHost {
+    pub(crate) host: Ref<types::HostSystem>,
+    pub(crate) name: String,
+    /// The nodes on it.
+    pub(crate) nodes: Vec<String>,
+    /// Whether it is connected and not in maintenance: the nodes of others are about to be elsewhere.
+    pub(crate) is_serving: bool,
+}
+
+/// A datastore as the placement sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Store {
+    pub(crate) datastore: Ref<types::Datastore>,
+    /// Its inventory path, or its name where the path is hidden.
+    pub(crate) path: String,
+    pub(crate) url: String,
+    /// In bytes.
+    pub(crate) capacity: u64,
+    pub(crate) free: u64,
+    pub(crate) is_accessible: bool,
+    /// The maintenance mode, unless it is normal.
+    pub(crate) maintenance: Option<String>,
+    pub(crate) is_suspended: bool,
+    /// Whether the user may create files on it.
+    pub(crate) is_permitted: bool,
+    /// The hosts that may write to it.
+    pub(crate) writers: BTreeSet<Ref<types::HostSystem>>,
+}
+
+impl Store {
+    /// What the inventory has of a datastore.
+    pub(crate) fn new(seen: &Datastore, path: Option<String>, is_permitted: bool) -> Self {
+        let bytes = |number: i64| u64::try_from(number).unwrap_or_default();
+        Self {
+            datastore: seen.reference.clone(),
+            path: path.unwrap_or_else(|| seen.name.clone()),
+            url: seen.url.clone(),
+            capacity: bytes(seen.capacity),
+            free: bytes(seen.free),
+            is_accessible: seen.accessible,
+            maintenance: seen.maintenance.clone().filter(|mode| mode != "normal"),
+            is_suspended: seen.suspended(),
+            is_permitted,
+            writers: seen.writers().cloned().collect(),
+        }
+    }
+}
+
+/// What is asked of the place of a volume.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Wish {
+    pub(crate) bytes: u64,
+    /// Only the storage with this URL.
+    pub(crate) url: Option<String>,
+}
+
+/// Why a datastore is not taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Reason {
+    OtherUrl,
+    Inaccessible,
+    Maintenance(String),
+    Suspended,
+    /// The hosts of nodes that do not reach it.
+    NotShared(Vec<String>),
+    NoPrivilege,
+    /// Smaller than the volume, even when empty.
+    TooSmall(u64),
+    Full(u64),
+    /// The storage policy does not accept it, with vCenter's words.
+    Policy(String),
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OtherUrl => f.write_str("it has another URL"),
+            Self::Inaccessible => f.write_str("no host reaches it"),
+            Self::Maintenance(mode) => write!(f, "it is in maintenance ({mode})"),
+            Self::Suspended => f.write_str("it is suspended for new volumes"),
+            Self::NotShared(hosts) => {
+                write!(f, "not writable from {}, which runs nodes", hosts.join(" and "))
+            }
+            Self::NoPrivilege => {
+                f.write_str("the user lacks Datastore.FileManagement or System.Read on it")
+            }
+            Self::TooSmall(capacity) => write!(f, "it has {} in all", Size(*capacity)),
+            Self::Full(free) => write!(f, "it has {} free", Size(*free)),
+            Self::Policy(why) => write!(f, "the storage policy does not accept it: {why}"),
+        }
+    }
+}
+
+/// A size as people read it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Size(pub(crate) u64);
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const UNITS: [(u64, &str); 3] = [(1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB")];
+        let unit = UNITS.into_iter().find(|(unit, _)| self.0 >= *unit);
+        let Some((unit, name)) = unit else { return write!(f, "{} bytes", self.0) };
+        let (whole, tenths) = (self.0 / unit, self.0 % unit * 10 / unit);
+        if tenths == 0 { write!(f, "{whole} {name}") } else { write!(f, "{whole}.{tenths} {name}") }
+    }
+}
+
+/// A datastore and what was decided about it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Candidate {
+    pub(crate) datastore: Ref<types::Datastore>,
+    pub(crate) path: String,
+    pub(crate) url: String,
+    pub(crate) free: u64,
+    pub(crate) against: Option<Reason>,
+}
+
+/// Every datastore with a reason against it, or as a candidate; the best candidates first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Decision {
+    wish: Wish,
+    all: Vec<Candidate>,
+}
+
+/// Decides where a volume may go.
+pub(crate) fn decide(stores: &[Store], hosts: &[NodeHost], wish: &Wish) -> Decision {
+    let mut writers: BTreeMap<&str, BTreeSet<&Ref<types::HostSystem>>> = BTreeMap::new();
+    for store in stores {
+        writers.entry(identity(&store.url)).or_default().extend(&store.writers);
+    }
+    let mut all: Vec<Candidate> = stores
+        .iter()
+        .map(|store| {
+            let reached = writers.get(identity(&store.url));
+            let missing = hosts
+                .iter()
+                .filter(|host| host.is_serving)
+                .filter(|host| reached.is_none_or(|reached| !reached.contains(&host.host)));
+            let missing: Vec<String> = missing.map(|host| host.name.clone()).collect();
+            Candidate {
+                datastore: store.datastore.clone(),
+                path: store.path.clone(),
+                url: store.url.clone(),
+                free: store.free,
+                against: against(store, missing, wish),
+            }
+        })
+        .collect();
+    // Deterministic, so that a repeated request finds the same order.
+    all.sort_by(|a, b| {
+        let order = (a.against.is_some(), b.free).cmp(&(b.against.is_some(), a.free));
+        order.then_with(|| a.path.cmp(&b.path)).then_with(|| a.datastore.cmp(&b.datastore))
+    });
+    Decision { wish: wish.clone(), all }
+}
+
+fn identity(url: &str) -> &str {
+    url.trim().trim_end_matches('/')
+}
+
+/// The first reason against a datastore, those first that nobody but the user can change.
+fn against(store: &Store, missing: Vec<String>, wish: &Wish) -> Option<Reason> {
+    if wish.url.as_deref().is_some_and(|url| identity(url) != identity(&store.url)) {
+        return Some(Reason::OtherUrl);
+    }
+    if !store.is_accessible {
+        return Some(Reason::Inaccessible);
+    }
+    if let Some(mode) = &store.maintenance {
+        return Some(Reason::Maintenance(mode.clone()));
+    }
+    if store.is_suspended {
+        return Some(Reason::Suspended);
+    }
+    if !missing.is_empty() {
+        return Some(Reason::NotShared(missing));
+    }
+    if !store.is_permitted {
+        return Some(Reason::NoPrivilege);
+    }
+    if store.capacity < wish.bytes {
+        return Some(Reason::TooSmall(store.capacity));
+    }
+    (store.free < wish.bytes).then_some(Reason::Full(store.free))
+}
+
+impl Decision {
+    /// The datastores to try, the best first.
+    pub(crate) fn candidates(&self) -> impl Iterator<Item = &Candidate> {
+        self.all.iter().filter(|candidate| candidate.against.is_none())
+    }
+
+    /// Excludes the candidates that a storage policy does not accept.
+    pub(crate) fn exclude(&mut self, rejected: &BTreeMap<Ref<types::Datastore>, String>) {
+        for candidate in self.all.iter_mut().filter(|one| one.against.is_none()) {
+            if let Some(why) = rejected.get(&candidate.datastore) {
+                candidate.against = Some(Reason::Policy(why.clone()));
+            }
+        }
+        // Stable: the order among equals stays.
+        self.all.sort_by_key(|candidate| candidate.against.is_some());
+    }
+
+    /// How much fits in all, and the largest volume that fits.
+    pub(crate) fn room(&self) -> (u64, u64) {
+        let mut by_url: BTreeMap<&str, u64> = BTreeMap::new();
+        for candidate in self.candidates() {
+            by_url.insert(identity(&candidate.url), candidate.free);
+        }
+        (by_url.values().sum(), by_url.values().copied().max().unwrap_or_default())
+    }
+
+    /// Why there is no candidate: each datastore with the reason against it.
+    pub(crate) fn refusal(&self, volume: &str) -> Refusal {
+        let size = Size(self.wish.bytes);
+        let meant = |candidate: &&Candidate| candidate.against != Some(Reason::OtherUrl);
+        let considered: Vec<&Candidate> = self.all.iter().filter(meant).collect();
+        if let Some(url) = self.wish.url.as_deref().filter(|_| considered.is_empty()) {
+            let what = format!(
+                "volume {volume}: vCenter shows no datastore with the URL {url:?} of the parameter datastoreurl"
+            );
+            let shown: Vec<_> = self.all.iter().take(MOST_LISTED).map(|one| &*one.url).collect();
+            let remedy = format!("correct the StorageClass; the URLs are {}", listed(&shown));
+            return Refusal::new(Kind::Invalid, what).remedy(remedy);
+        }
+        let mut reasons: Vec<String> = considered
+            .iter()
+            .take(MOST_LISTED)
+            .filter_map(|one| Some(format!("{}: {}", one.path, one.against.as_ref()?)))
+            .collect();
+        if considered.len() > MOST_LISTED {
+            reasons.push(format!("and {} more", considered.len() - MOST_LISTED));
+        }
+        let table =
+            if reasons.is_empty() { "vCenter shows none".to_owned() } else { reasons.join("; ") };
+        let what = format!("volume {volume}: no datastore can take {size} ({table})");
+        let (kind, remedy) = advice(&considered);
+        Refusal::new(kind, what).remedy(remedy)
+    }
+}
+
+fn listed(urls: &[&str]) -> String {
+    if urls.is_empty() { "none".to_owned() } else { urls.join(", ") }
+}
+
+/// What helps, by the reasons that are nearest to success.
+fn advice(considered: &[&Candidate]) -> (Kind, &'static str) {
+    let any =
+        |is: fn(&Reason) -> bool| considered.iter().any(|one| one.against.as_ref().is_some_and(is));
+    if any(|reason| matches!(reason, Reason::Full(_))) {
+        return (Kind::Exhausted, "free space on one of them, or request less");
+    }
+    if any(|reason| matches!(reason, Reason::TooSmall(_))) {
+        return (Kind::OutOfRange, "request less than the largest of them has");
+    }
+    if any(|reason| matches!(reason, Reason::Policy(_))) {
+        return (Kind::Precondition, "choose another storage policy, or make a datastore fit it");
+    }
+    if any(|reason| matches!(reason, Reason::NoPrivilege)) {
+        return (
+            Kind::Denied,
+            "grant the user a role with Datastore.FileManagement on one of them",
+        );
+    }
+    if any(|reason| matches!(reason, Reason::NotShared(_))) {
+        let remedy = "mount one of them on every host that runs nodes";
+        return (Kind::Precondition, remedy);
+    }
+    (Kind::Precondition, "make one of them available, and see that vCenter shows it to the user")
+}
+
+#[cfg(test)]
+mod tests;

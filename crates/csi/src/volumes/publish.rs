@@ -1,0 +1,403 @@
+//! Attaching volumes to the VMs of nodes, and detaching them.
+//!
+//! CNS answers alike for several situations, so what a VM has is read from its devices whenever an answer is not a
+//! plain success.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use vsphere::{
+    connection::Connection,
+    error::{Cause, Error, Missing, Remedy},
+    inventory::{ConnectionState, Device, PowerState, Uuid, Vm},
+    reference::Ref,
+    types::VirtualMachine,
+};
+
+use super::{Inner, Published, change::restore, queue::Change, refused::refused, site::Site};
+use crate::refusal::{Kind, Refusal};
+
+/// Older virtual hardware cannot have first class disks.
+const OLDEST_HARDWARE: u32 = 13;
+/// SCSI controllers that a VM may have, and disks on one: vCenter adds controllers by itself.
+const CONTROLLERS: usize = 4;
+const DISKS_ON_A_CONTROLLER: usize = 15;
+
+/// What a node is called, and the VM that it is.
+struct NodeVm {
+    name: String,
+    vm: std::sync::Arc<Vm>,
+}
+
+impl NodeVm {
+    fn reference(&self) -> &Ref<VirtualMachine> {
+        &self.vm.reference
+    }
+
+    fn describe(&self) -> String {
+        format!("VM {} (node {})", self.vm.name, self.name)
+    }
+}
+
+pub(super) async fn publish(inner: &Inner, volume: &str, node: &str) -> Result<Published, Refusal> {
+    let site = inner.site()?;
+    let connection = site.connection()?;
+    let uuid = uuid(inner, node)?;
+    let Some(vm) = site.vm(node, uuid)? else {
+        return Err(no_vm(&site, node, uuid));
+    };
+    let node = NodeVm { name: name(inner, node), vm };
+    let queues = &site.queues;
+    let attached =
+        queues.change(&connection, &inner.running, node.reference(), Change::Attach, volume).await;
+    match attached {
+        Ok(disk) => Ok(Published { disk: plain(&disk) }),
+        Err(error) => after_attach(inner, &site, &connection, volume, &node, error).await,
+    }
+}
+
+/// What became of a volume whose attachment did not succeed plainly.
+async fn after_attach(
+    inner: &Inner,
+    site: &Site,
+    connection: &Connection,
+    volume: &str,
+    node: &NodeVm,
+    error: Error,
+) -> Result<Published, Refusal> {
+    let what = format!("volume {volume} was not attached to {}", node.describe());
+    // The devices of a VM decide; if they cannot be read, the first error is the better one.
+    let Ok(Some(devices)) = connection.inventory().devices(node.reference()).await else {
+        return Err(refused(what, error));
+    };
+    if let Some(disk) = disk_of(&devices, volume) {
+        let uuid = disk.backing.uuid.as_deref().unwrap_or_default();
+        if !uuid.is_empty() {
+            return Ok(Published { disk: plain(uuid) });
+        }
+    }
+    match error.remedy {
+        Remedy::InUse => {
+            let holder = holder(inner, connection, volume).await;
+            let (by, remedy) = match holder {
+                Some(name) => (
+                    format!("it is attached to {name}"),
+                    "it is detached when no pod uses it there; kubectl get volumeattachments lists attachments",
+                ),
+                None => (
+                    "a VM that is not a node of this cluster has it, or had it when it was deleted"
+                        .to_owned(),
+                    "detach it there: Cluster, Monitor, Container Volumes in the vSphere Client shows the VM",
+                ),
+            };
+            let refusal = Refusal::new(Kind::Precondition, format!("{what}: {by}"));
+            Err(refusal.because(error).remedy(remedy))
+        }
+        Remedy::NoSpace => Err(no_slot(&what, error, &devices)),
+        // CNS has a fault for it only from 8.0 on.
+        Remedy::Refused if lacks_controller(&error) || free_slots(&devices) == 0 => {
+            Err(no_slot(&what, error, &devices))
+        }
+        Remedy::Refused | Remedy::Invalid { .. } if is_too_old(&node.vm) => {
+            let version = node.vm.hardware_version.as_deref().unwrap_or_default();
+            let remedy = format!(
+                "upgrade its virtual hardware from {version} to vmx-15 or later (the VM must be powered off)"
+            );
+            Err(Refusal::new(Kind::Precondition, what).because(error).remedy(remedy))
+        }
+        Remedy::NotFound { .. } if restore(site, connection, volume).await? => {
+            let (queues, vm) = (&site.queues, node.reference());
+            let again = queues.change(connection, &inner.running, vm, Change::Attach, volume).await;
+            again.map(|disk| Published { disk: plain(&disk) }).map_err(|error| refused(what, error))
+        }
+        Remedy::NotFound { .. } => {
+            let remedy = "the volume was deleted, or CNS has lost it; the vSphere Client lists volumes under Cluster, \
+                          Monitor, Container Volumes";
+            Err(Refusal::new(Kind::NotFound, what).because(error).remedy(remedy))
+        }
+        _ => Err(refused(what, error)),
+    }
+}
+
+pub(super) async fn unpublish(inner: &Inner, volume: &str, node: &str) -> Result<(), Refusal> {
+    let site = inner.site()?;
+    let connection = site.connection()?;
+    let vm = match uuid(inner, node) {
+        Ok(uuid) => match site.vm(node, uuid)? {
+            Some(vm) => vm,
+            None => {
+                // The inventory may lag behind; vCenter itself decides.
+                let found = connection.inventory().vms_by_uuid(&[uuid], None).await;
+                let found = found.map_err(|error| refused(format!("node {node}"), error))?;
+                let is_gone = found.is_empty() && site.is_complete();
+                return if is_gone { Ok(()) } else { Err(no_vm(&site, node, uuid)) };
+            }
+        },
+        // The node is gone from Kubernetes, or named as old versions of the Go driver did.
+        Err(mut refusal) => match site.vm_called(node) {
+            Some(vm) => vm,
+            None if inner.nodes.current().is_some() && site.is_complete() => return Ok(()),
+            None => {
+                refusal.kind = Kind::Unavailable;
+                return Err(refusal);
+            }
+        },
+    };
+    let node = NodeVm { name: name(inner, node), vm };
+    let queues = &site.queues;
+    let detached =
+        queues.change(&connection, &inner.running, node.reference(), Change::Detach, volume).await;
+    match detached {
+        Ok(_) => Ok(()),
+        Err(error) => after_detach(inner, &site, &connection, volume, &node, error).await,
+    }
+}
+
+/// Whether a volume is detached although vCenter did not say so plainly.
+async fn after_detach(
+    inner: &Inner,
+    site: &Site,
+    connection: &Connection,
+    volume: &str,
+    node: &NodeVm,
+    error: Error,
+) -> Result<(), Refusal> {
+    let what = format!("volume {volume} was not detached from {}", node.describe());
+    match connection.inventory().devices(node.reference()).await {
+        // The VM is gone, and its devices with it. Otherwise they cannot be read, which shows nothing.
+        Ok(None) if is_gone(&error, node.reference()) => Ok(()),
+        Ok(Some(devices)) if disk_of(&devices, volume).is_none() => Ok(()),
+        Ok(Some(_)) if is_unknown(&error) => {
+            let (queues, vm) = (&site.queues, node.reference());
+            let again = match restore(site, connection, volume).await {
+                Ok(true) => {
+                    queues.change(connection, &inner.running, vm, Change::Detach, volume).await
+                }
+                _ => Err(error),
+            };
+            let Err(error) = again else { return Ok(()) };
+            let remedy =
+                "CNS has lost the volume; detach the disk from the VM in the vSphere Client";
+            Err(Refusal::new(Kind::Precondition, what).because(error).remedy(remedy))
+        }
+        _ => Err(refused(what, error)),
+    }
+}
+
+/// Whether CNS does not know a volume that the VM has.
+fn is_unknown(error: &Error) -> bool {
+    match &error.failure().cause {
+        Cause::NotDetached { fault, .. } => fault.find("InvalidDeviceSpec").is_none(),
+        _ => matches!(error.remedy, Remedy::NotFound { .. }),
+    }
+}
+
+/// The volumes that the VMs of these nodes have: node ids by volume.
+pub(super) async fn published(
+    inner: &Inner,
+    nodes: &[String],
+) -> Result<BTreeMap<String, BTreeSet<String>>, Refusal> {
+    let mut published: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for (node, volumes) in volumes_of(inner, nodes).await? {
+        for volume in volumes {
+            published.entry(volume).or_default().insert(node.clone());
+        }
+    }
+    Ok(published)
+}
+
+/// The volumes of each node whose devices vCenter shows.
+pub(super) async fn volumes_of(
+    inner: &Inner,
+    nodes: &[String],
+) -> Result<BTreeMap<String, BTreeSet<String>>, Refusal> {
+    let site = inner.site()?;
+    let connection = site.connection()?;
+    let mut ids: HashMap<Ref<VirtualMachine>, String> = HashMap::new();
+    for node in nodes {
+        // A node whose VM is in doubt hinders no other.
+        if let Ok(uuid) = uuid(inner, node)
+            && let Ok(Some(vm)) = site.vm(node, uuid)
+        {
+            ids.insert(vm.reference.clone(), node.clone());
+        }
+    }
+    let vms: Vec<_> = ids.keys().cloned().collect();
+    let devices = connection.inventory().devices_of(&vms).await;
+    let devices =
+        devices.map_err(|error| refused("the disks of the nodes could not be read", error))?;
+    // A VM without any device was not read: it would at least have controllers.
+    let read = devices.into_iter().filter(|(_, devices)| !devices.is_empty());
+    let volumes = read.filter_map(|(vm, devices)| {
+        let volumes = devices.into_iter().filter_map(|device| device.disk_id).collect();
+        Some((ids.remove(&vm)?, volumes))
+    });
+    Ok(volumes.collect())
+}
+
+/// Whether vCenter says that the VM does not exist.
+fn is_gone(error: &Error, vm: &Ref<VirtualMachine>) -> bool {
+    match &error.remedy {
+        Remedy::NotFound { what: Missing::Object(object) } => object.value() == vm.value(),
+        _ => false,
+    }
+}
+
+/// How many volumes fit on a node.
+pub(super) async fn slots(inner: &Inner, node: &str) -> Result<u32, Refusal> {
+    let site = inner.site()?;
+    let connection = site.connection()?;
+    let uuid = uuid(inner, node)?;
+    let vm = site.vm(node, uuid)?.ok_or_else(|| no_vm(&site, node, uuid))?;
+    let devices = connection.inventory().devices(&vm.reference).await;
+    let what = format!("the devices of VM {} (node {node}) could not be read", vm.name);
+    match devices.map_err(|error| refused(what.clone(), error))? {
+        Some(devices) if !devices.is_empty() => {
+            let volumes = devices.iter().filter(|device| device.disk_id.is_some()).count();
+            Ok(u32::try_from(free_slots(&devices) + volumes).unwrap_or(u32::MAX))
+        }
+        _ => Err(Refusal::new(Kind::Unavailable, what)),
+    }
+}
+
+/// Whether vCenter shows that nothing runs on a node: its VM is off, or gone.
+pub(super) fn is_off(inner: &Inner, node: &str) -> bool {
+    let found = inner.site().and_then(|site| {
+        let vm = site.vm(node, uuid(inner, node)?)?;
+        Ok((site.is_complete(), vm))
+    });
+    match found {
+        Ok((_, Some(vm))) => {
+            vm.power == PowerState::Off && vm.connection == ConnectionState::Connected
+        }
+        Ok((complete, None)) => complete,
+        Err(_) => false,
+    }
+}
+
+/// The node of this cluster whose VM has a volume.
+async fn holder(inner: &Inner, connection: &Connection, volume: &str) -> Option<String> {
+    let site = inner.site().ok()?;
+    let nodes = inner.nodes.current()?;
+    let mut vms = HashMap::new();
+    for (name, uuid) in nodes.iter() {
+        if let Ok(Some(vm)) = site.vm(name, uuid) {
+            vms.insert(vm.reference.clone(), NodeVm { name: name.to_owned(), vm });
+        }
+    }
+    let references: Vec<_> = vms.keys().cloned().collect();
+    let devices = connection.inventory().devices_of(&references).await.ok()?;
+    let (vm, _) = devices.iter().find(|(_, devices)| disk_of(devices, volume).is_some())?;
+    vms.get(vm).map(NodeVm::describe)
+}
+
+fn uuid(inner: &Inner, node: &str) -> Result<Uuid, Refusal> {
+    let known = inner.nodes.current().and_then(|nodes| nodes.uuid(node));
+    known.or_else(|| node.parse().ok()).ok_or_else(|| {
+        let what = format!("node {node} is not known: no CSINode of this name has the driver");
+        Refusal::new(Kind::NotFound, what)
+            .remedy("kubectl get csinodes lists the nodes that have it")
+    })
+}
+
+fn name(inner: &Inner, node: &str) -> String {
+    let nodes = inner.nodes.current();
+    let named = nodes.as_ref().and_then(|nodes| nodes.name(node.parse().ok()?));
+    named.unwrap_or(node).to_owned()
+}
+
+fn no_vm(site: &Site, node: &str, uuid: Uuid) -> Refusal {
+    let what =
+        format!("node {node}: vCenter {} shows no VM with the BIOS UUID {uuid}", site.server);
+    let (kind, remedy) = if site.is_complete() {
+        (
+            Kind::NotFound,
+            "the VM must be in a datacenter of the configuration, and visible to its user",
+        )
+    } else {
+        (Kind::Unavailable, "a part of the inventory cannot be read at present")
+    };
+    Refusal::new(kind, what).remedy(remedy)
+}
+
+fn disk_of<'a>(devices: &'a [Device], volume: &str) -> Option<&'a Device> {
+    devices.iter().find(|device| device.disk_id.as_deref() == Some(volume))
+}
+
+/// The UUID of a disk as guests see it: `6000C298 595b-f457…` becomes 32 digits in lower case.
+fn plain(uuid: &str) -> String {
+    uuid.chars().filter(char::is_ascii_hexdigit).map(|digit| digit.to_ascii_lowercase()).collect()
+}
+
+fn is_too_old(vm: &Vm) -> bool {
+    let version = vm.hardware_version.as_deref().and_then(|text| text.strip_prefix("vmx-"));
+    version
+        .and_then(|number| number.parse().ok())
+        .is_some_and(|number: u32| number < OLDEST_HARDWARE)
+}
+
+fn no_slot(what: &str, error: Error, devices: &[Device]) -> Refusal {
+    let volumes = devices.iter().filter(|device| device.disk_id.is_some()).count();
+    let what = format!("{what}: it has {volumes} volumes and no free place for another");
+    let remedy =
+        "move pods with volumes to other nodes; a VM has four SCSI controllers with 15 disks each";
+    Refusal::new(Kind::Exhausted, what).because(error).remedy(remedy)
+}
+
+fn lacks_controller(error: &Error) -> bool {
+    error.fault().is_some_and(|fault| fault.find("CnsMissingControllerFault").is_some())
+}
+
+/// Places for disks on the controllers that a VM has, and on those that vCenter may add.
+fn free_slots(devices: &[Device]) -> usize {
+    let is_scsi = |device: &&Device| {
+        let name = device.type_name.as_str();
+        name == "ParaVirtualSCSIController"
+            || name.starts_with("VirtualLsiLogic")
+            || name == "VirtualBusLogicController"
+    };
+    let controllers: Vec<&Device> = devices.iter().filter(is_scsi).collect();
+    let on_existing: usize = controllers
+        .iter()
+        .map(|controller| {
+            let on_it = |device: &&Device| device.controller_key == Some(controller.key);
+            DISKS_ON_A_CONTROLLER.saturating_sub(devices.iter().filter(on_it).count())
+        })
+        .sum();
+    on_existing + CONTROLLERS.saturating_sub(controllers.len()) * DISKS_ON_A_CONTROLLER
+}
+
+#[cfg(test)]
+mod tests {
+    use vsphere::inventory::Device;
+
+    use super::{free_slots, plain};
+
+    fn device(type_name: &str, key: i32, controller: Option<i32>) -> Device {
+        let type_name = type_name.to_owned();
+        Device { type_name, key, controller_key: controller, ..Device::default() }
+    }
+
+    #[test]
+    fn free_places_are_those_of_controllers_that_exist_or_can_be_added() {
+        assert_eq!(free_slots(&[]), 60);
+        let mut devices = vec![
+            device("ParaVirtualSCSIController", 1000, None),
+            device("VirtualDisk", 2000, Some(1000)),
+            device("VirtualVmxnet3", 4000, Some(100)),
+        ];
+        assert_eq!(free_slots(&devices), 59);
+        devices.push(device("VirtualLsiLogicSASController", 1001, None));
+        for (number, key) in (0..14).zip(2001..) {
+            devices.push(device("VirtualDisk", key, Some(1000)));
+            assert_eq!(free_slots(&devices), 58 - number);
+        }
+    }
+
+    #[test]
+    fn a_disk_s_uuid_is_written_as_the_guest_sees_it() {
+        assert_eq!(
+            plain("6000C298-595b-f457-5739-e9105b2c0c2d"),
+            "6000c298595bf4575739e9105b2c0c2d"
+        );
+    }
+}

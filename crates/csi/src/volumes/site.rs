@@ -1,0 +1,168 @@
+//! The vCenter of the volumes: what is known of it, and how the cluster is named there.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use vcenter::{Health, Snapshot, View};
+use vsphere::{
+    connection::Connection,
+    inventory::{ConnectionState, PowerState, Uuid, Vm},
+    types::{CnsContainerCluster, CnsVolumeMetadata},
+};
+
+use super::{
+    nodes::NodeIds,
+    placement::{NodeHost, Store},
+    policies::Policies,
+    queue::Queues,
+    search::Search,
+};
+use crate::refusal::{Kind, Refusal};
+
+/// One vCenter under one configuration.
+#[derive(Debug)]
+pub struct Site {
+    view: View,
+    /// As the configuration has it.
+    pub(super) server: String,
+    /// The name under which vCenter keeps the cluster's volumes.
+    pub(super) cluster: String,
+    distribution: Option<String>,
+    pub(super) policies: Policies,
+    pub(super) queues: Arc<Queues>,
+    pub(super) search: Search,
+}
+
+impl Site {
+    /// The vCenter behind a view.
+    pub fn new(view: View, server: &str, cluster: &str, distribution: Option<&str>) -> Self {
+        Self {
+            view,
+            server: server.to_owned(),
+            cluster: cluster.to_owned(),
+            distribution: distribution.map(str::to_owned),
+            policies: Policies::default(),
+            queues: Arc::default(),
+            search: Search::default(),
+        }
+    }
+
+    pub(super) fn snapshot(&self) -> Arc<Snapshot> {
+        self.view.snapshot()
+    }
+
+    /// The connection; vCenter need not answer.
+    pub(super) fn connection(&self) -> Result<Connection, Refusal> {
+        let snapshot = self.snapshot();
+        snapshot.connection.clone().ok_or_else(|| unavailable(&snapshot))
+    }
+
+    /// The inventory, if it is current: placing a volume by an old one would be a guess.
+    pub(super) fn current(&self) -> Result<Arc<Snapshot>, Refusal> {
+        let snapshot = self.snapshot();
+        match snapshot.health() {
+            Health::Current { .. } | Health::Partial(_) => Ok(snapshot),
+            Health::Unavailable(_) => Err(unavailable(&snapshot)),
+        }
+    }
+
+    /// The VM of a node; nothing if vCenter shows none.
+    ///
+    /// # Errors
+    /// When several have the node's UUID, or the inventory is not current.
+    pub(super) fn vm(&self, node: &str, uuid: Uuid) -> Result<Option<Arc<Vm>>, Refusal> {
+        let snapshot = self.current()?;
+        let found = snapshot.vm_by_uuid(&uuid);
+        // A copy that a backup tool restored is off: the node is the one that runs.
+        let running: Vec<_> =
+            found.iter().copied().filter(|vm| vm.power != PowerState::Off).collect();
+        match (found.as_slice(), running.as_slice()) {
+            ([], _) => Ok(None),
+            ([vm], _) | (_, [vm]) => Ok(Some(Arc::clone(vm))),
+            (several, _) => {
+                let names: Vec<_> = several.iter().map(|vm| vm.name.as_str()).collect();
+                let what = format!(
+                    "node {node}: the VMs {} of {} have the same BIOS UUID {uuid}",
+                    names.join(" and "),
+                    self.server
+                );
+                let remedy = "give the clone a UUID of its own (uuid.bios) or delete it";
+                Err(Refusal::new(Kind::Precondition, what).remedy(remedy))
+            }
+        }
+    }
+
+    /// Whether absence means something: the inventory has everything that the configuration names, and every VM in it
+    /// shows which one it is.
+    pub(super) fn is_complete(&self) -> bool {
+        let snapshot = self.snapshot();
+        matches!(snapshot.health(), Health::Current { .. }) && snapshot.are_all_identified()
+    }
+
+    /// The VM that is called so in vCenter, or whose guest is: old versions of the Go driver named nodes by it.
+    pub(super) fn vm_called(&self, name: &str) -> Option<Arc<Vm>> {
+        let snapshot = self.snapshot();
+        let mut vms = snapshot.vms().filter(|vm| {
+            !vm.template && (vm.name == name || vm.host_name.as_deref() == Some(name))
+        });
+        vms.next().cloned()
+    }
+
+    /// The datastores, and the hosts that run nodes.
+    pub(super) fn places(&self, nodes: &NodeIds) -> Result<(Vec<Store>, Vec<NodeHost>), Refusal> {
+        let snapshot = self.current()?;
+        let stores = snapshot.datastores().map(|datastore| {
+            let permitted = snapshot.may_create_on(&datastore.reference).unwrap_or_default();
+            Store::new(datastore, snapshot.datastore_path(datastore), permitted)
+        });
+        Ok((stores.collect(), node_hosts(&snapshot, nodes)))
+    }
+
+    /// What CNS records of the cluster that a volume belongs to.
+    pub(super) async fn metadata(
+        &self,
+        connection: &Connection,
+    ) -> Result<CnsVolumeMetadata, vsphere::error::Error> {
+        let cluster = CnsContainerCluster {
+            cluster_type: "KUBERNETES".to_owned(),
+            cluster_id: self.cluster.clone(),
+            vsphere_user: connection.login().await?,
+            cluster_flavor: Some("VANILLA".to_owned()),
+            cluster_distribution: self.distribution.clone(),
+            delete: None,
+        };
+        Ok(CnsVolumeMetadata {
+            container_cluster: cluster.clone(),
+            container_cluster_array: vec![cluster],
+            ..CnsVolumeMetadata::default()
+        })
+    }
+}
+
+/// The hosts of the cluster's nodes. A node whose VM is not found hinders no other.
+fn node_hosts(snapshot: &Snapshot, nodes: &NodeIds) -> Vec<NodeHost> {
+    let mut hosts: BTreeMap<_, Vec<String>> = BTreeMap::new();
+    for (name, uuid) in nodes.iter() {
+        let vms = snapshot.vm_by_uuid(&uuid);
+        for host in vms.iter().filter_map(|vm| vm.host.clone()) {
+            hosts.entry(host).or_default().push(name.to_owned());
+        }
+    }
+    let known = |(reference, nodes)| {
+        let host = snapshot.host(&reference)?;
+        Some(NodeHost {
+            name: host.name.clone(),
+            is_serving: host.connection == ConnectionState::Connected && !host.maintenance,
+            host: reference,
+            nodes,
+        })
+    };
+    hosts.into_iter().filter_map(known).collect()
+}
+
+fn unavailable(snapshot: &Snapshot) -> Refusal {
+    let why = match snapshot.health() {
+        Health::Unavailable(outage) | Health::Partial(outage) => outage.why,
+        Health::Current { .. } => "it is not connected yet".to_owned(),
+    };
+    Refusal::new(Kind::Unavailable, format!("vCenter {} cannot be used: {why}", snapshot.name))
+}

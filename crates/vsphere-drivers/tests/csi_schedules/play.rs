@@ -1,0 +1,320 @@
+//! Plays a schedule, and judges what is left.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use anyhow::{Context, Result, bail, ensure};
+use lab::vcenter::{Fault, HttpFault, Moment};
+use tokio::time::sleep;
+
+use crate::{
+    calls::Caller,
+    lane::{self, Lane, Truth},
+    objects::{self, Objects},
+    script::{CONTROLLERS, Deed, Life, Script, Trouble},
+};
+
+const SIZE: i64 = 16;
+const GROWTH: i64 = 4;
+/// Datastores that may get volumes, with what is free on them.
+const DATASTORES: [(&str, u64); 4] =
+    [("shared-1", 1500 << 30), ("vsan-1", 6 << 40), ("pod-1", 1 << 40), ("pod-2", 1 << 40)];
+const BEAT: Duration = Duration::from_millis(20);
+
+/// What was answered about a volume.
+#[derive(Debug, Default)]
+struct Known {
+    name: String,
+    id: Option<String>,
+    mebibytes: i64,
+    /// The node, and the UUID of the disk.
+    on: Option<(usize, String)>,
+    last: Option<Deed>,
+}
+
+struct Player<'a> {
+    lane: &'a Lane,
+    seed: u64,
+    done: Cell<usize>,
+    /// Volumes that somebody else made.
+    namesakes: RefCell<BTreeSet<String>>,
+}
+
+/// Plays a schedule, and returns how many deeds were done.
+pub(crate) async fn play(lane: &Lane, seed: u64, script: &Script) -> Result<usize> {
+    let (done, namesakes) = (Cell::new(0), RefCell::default());
+    let player = Player { lane, seed, done, namesakes };
+    let lives = script.lives.iter().enumerate().map(|(at, life)| player.live(at, life));
+    let lives = futures::future::try_join_all(lives);
+    let known = {
+        let troubles = player.make_troubles(&script.troubles);
+        tokio::pin!(lives, troubles);
+        // What is still to go wrong when all lives are over harms nobody.
+        tokio::select! {
+            known = &mut lives => known?,
+            made = &mut troubles => {
+                made?;
+                lives.await?
+            }
+        }
+    };
+    player.heal().await?;
+    player.judge(&known).await?;
+    player.replay(&known).await.context("after the replay")?;
+    player.clean_up(known).await.context("cleaning up")?;
+    Ok(player.done.get())
+}
+
+impl Player<'_> {
+    async fn live(&self, at: usize, life: &Life) -> Result<Known> {
+        let (caller, objects) = (Caller::new(self.lane, at), Objects::new(self.lane));
+        let mut known = Known { name: self.name(at), mebibytes: SIZE, ..Known::default() };
+        for deed in &life.deeds {
+            let done = self.take(&caller, &objects, life.by_object, &mut known, *deed).await;
+            done.with_context(|| format!("{deed:?} of {known:?}"))?;
+            self.done.set(self.done.get() + 1);
+        }
+        Ok(known)
+    }
+
+    fn name(&self, life: usize) -> String {
+        format!("seed-{}-volume-{life}", self.seed)
+    }
+
+    async fn take(
+        &self,
+        caller: &Caller<'_>,
+        objects: &Objects,
+        by_object: bool,
+        known: &mut Known,
+        deed: Deed,
+    ) -> Result<()> {
+        let id = known.id.clone().unwrap_or_default();
+        match deed {
+            Deed::Create => {
+                let (id, mebibytes) = caller.create(&known.name, SIZE).await?;
+                (known.id, known.mebibytes) = (Some(id), mebibytes);
+            }
+            Deed::Attach(node) => {
+                let disk = match by_object {
+                    true => objects.attach(&known.name, &id, node).await?,
+                    false => caller.attach(&id, node).await?,
+                };
+                known.on = Some((node, disk));
+                self.check(known).await?;
+            }
+            Deed::Detach => {
+                let (node, _) = known.on.take().context("not attached")?;
+                match by_object {
+                    true => objects.detach(&known.name).await?,
+                    false => caller.detach(&id, node).await?,
+                }
+                self.check(known).await?;
+            }
+            Deed::Expand => {
+                known.mebibytes = caller.expand(&id, known.mebibytes + GROWTH).await?;
+                self.check(known).await?;
+            }
+            Deed::Delete => {
+                objects.forget(&known.name).await?;
+                caller.delete(&id).await?;
+                known.id = None;
+            }
+            Deed::List => return caller.list().await,
+            Deed::Again => return self.repeat(caller, by_object, known).await,
+        }
+        known.last = Some(deed);
+        Ok(())
+    }
+
+    /// The last call once more.
+    async fn repeat(&self, caller: &Caller<'_>, by_object: bool, known: &Known) -> Result<()> {
+        let id = known.id.as_deref().unwrap_or_default();
+        match known.last {
+            Some(Deed::Create) => {
+                let again = caller.create(&known.name, SIZE).await?;
+                ensure!(again.0 == id, "the same request made {} and then {}", id, again.0);
+            }
+            Some(Deed::Attach(node)) if !by_object => {
+                let again = Some((node, caller.attach(id, node).await?));
+                ensure!(again == known.on, "{:?} and then {again:?}", known.on);
+            }
+            Some(Deed::Expand) => {
+                let again = caller.expand(id, known.mebibytes).await?;
+                ensure!(again == known.mebibytes, "{} and then {again} MiB", known.mebibytes);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Compares what was answered about a volume that exists with what vCenter has.
+    async fn check(&self, known: &Known) -> Result<()> {
+        let volumes = self.lane.volumes().await?;
+        let id = known.id.as_deref().unwrap_or_default();
+        let found = volumes.get(id).with_context(|| format!("vCenter has no volume {id}"))?;
+        let on = known.on.iter().map(|(node, disk)| (lane::name(*node), disk.clone()));
+        let answered = Truth {
+            name: known.name.clone(),
+            ours: true,
+            mebibytes: known.mebibytes,
+            on: on.collect(),
+        };
+        ensure!(*found == answered, "vCenter has {found:?}, and {answered:?} was answered");
+        Ok(())
+    }
+
+    async fn make_troubles(&self, troubles: &[(usize, Trouble)]) -> Result<()> {
+        for (after, trouble) in troubles {
+            while self.done.get() < *after {
+                sleep(BEAT).await;
+            }
+            self.make(*trouble).await.with_context(|| format!("{trouble:?}"))?;
+        }
+        Ok(())
+    }
+
+    async fn make(&self, trouble: Trouble) -> Result<()> {
+        let control = self.lane.vcenter.control();
+        match trouble {
+            Trouble::Fault(method, at, count) => {
+                let mut fault = Fault { at, count, ..Fault::next(method, "CnsFault") };
+                if at == Moment::Gone {
+                    fault.fault = None;
+                }
+                control.fail(&fault).await?;
+            }
+            Trouble::Wire(method, kind, count) => {
+                let path = if method.starts_with("Cns") { "/vsanHealth" } else { "/sdk" };
+                let (path, method) = (path.to_owned(), Some(method.to_owned()));
+                control.break_http(&HttpFault { path, method, kind, count }).await?;
+            }
+            Trouble::Expire => control.expire_sessions().await?,
+            Trouble::Restart(down) => control.restart(down).await?,
+            Trouble::RestartCns(down, work) => control.restart_cns(down, work).await?,
+            Trouble::Full(milliseconds) => {
+                for (datastore, _) in DATASTORES {
+                    control.free_space(datastore, 0).await?;
+                }
+                sleep(Duration::from_millis(milliseconds)).await;
+                for (datastore, free) in DATASTORES {
+                    control.free_space(datastore, free).await?;
+                }
+            }
+            Trouble::Disconnect(node, milliseconds) => {
+                let host = format!("esx-{}.lab.example", node + 1);
+                control.connect_host(&host, false).await?;
+                sleep(Duration::from_millis(milliseconds)).await;
+                control.connect_host(&host, true).await?;
+            }
+            Trouble::Kill(controller, milliseconds) => {
+                self.lane.kill(controller)?;
+                sleep(Duration::from_millis(milliseconds)).await;
+                self.lane.run(controller)?;
+            }
+            Trouble::Namesake(life) => {
+                let name = self.name(life);
+                let place = "/dc-1/datastore/shared-1";
+                // It may be struck by other troubles; then it is not known whether there is one.
+                if let Ok(id) = self.lane.vcenter.cnsctl(&["create", &name, "8", place]) {
+                    self.namesakes.borrow_mut().insert(id);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends all troubles, also those that were interrupted.
+    async fn heal(&self) -> Result<()> {
+        let control = self.lane.vcenter.control();
+        control.disarm().await?;
+        for (datastore, free) in DATASTORES {
+            control.free_space(datastore, free).await?;
+        }
+        for node in 1..=2 {
+            control.connect_host(&format!("esx-{node}.lab.example"), true).await?;
+        }
+        for controller in 0..CONTROLLERS {
+            if !self.lane.is_running(controller) {
+                self.lane.run(controller)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// vCenter, Kubernetes and what was answered must agree.
+    async fn judge(&self, known: &[Known]) -> Result<()> {
+        for one in known.iter().filter(|one| one.id.is_some()) {
+            self.check(one).await?;
+        }
+        let mut volumes = self.lane.volumes().await?;
+        let disks = self.lane.disks().await?;
+        // A record without a disk is what a broken deletion leaves; CNS alone can take it away.
+        volumes.retain(|id, _| disks.contains(id));
+        let found = volumes.iter().filter(|(_, volume)| volume.ours);
+        let found: BTreeMap<&str, &str> =
+            found.map(|(id, volume)| (id.as_str(), volume.name.as_str())).collect();
+        let expected: BTreeMap<&str, &str> =
+            known.iter().filter_map(|one| Some((one.id.as_deref()?, one.name.as_str()))).collect();
+        ensure!(found == expected, "vCenter has {found:?} instead of {expected:?}");
+        for id in self.namesakes.borrow().iter() {
+            let found = volumes.get(id).filter(|volume| !volume.ours && volume.on.is_empty());
+            ensure!(found.is_some(), "somebody else's volume {id} was touched: {volumes:?}");
+        }
+        let all: BTreeSet<String> = volumes.keys().cloned().collect();
+        ensure!(disks == all, "there are the disks {disks:?} instead of {all:?}");
+        for one in known {
+            let Some((volume, states)) = objects::record(self.lane, &one.name).await? else {
+                bail!("there is no record of {}", one.name)
+            };
+            let last = states.last().map(String::as_str);
+            ensure!(last == Some("Success"), "the record of {} says {states:?}", one.name);
+            let agrees = one.id.as_ref().is_none_or(|id| *id == volume);
+            ensure!(agrees, "the record of {} names {volume}, not {:?}", one.name, one.id);
+        }
+        Ok(())
+    }
+
+    /// All that exists is asked for once more, at the other controller: the answers and vCenter must be the same.
+    async fn replay(&self, known: &[Known]) -> Result<()> {
+        for (at, one) in known.iter().enumerate() {
+            let caller = Caller::new(self.lane, at + 1);
+            let Some(id) = &one.id else { continue };
+            let (again, mebibytes) = caller.create(&one.name, SIZE).await?;
+            ensure!(again == *id, "{} is now {again}, not {id}", one.name);
+            ensure!(mebibytes == one.mebibytes, "{again} has now {mebibytes} MiB");
+            if let Some((node, disk)) = &one.on {
+                let again = caller.attach(id, *node).await?;
+                ensure!(again == *disk, "the disk of {id} is now {again}, not {disk}");
+            }
+        }
+        self.judge(known).await
+    }
+
+    async fn clean_up(&self, known: Vec<Known>) -> Result<()> {
+        let objects = Objects::new(self.lane);
+        for (at, mut one) in known.into_iter().enumerate() {
+            let caller = Caller::new(self.lane, at);
+            let Some(id) = one.id.take() else { continue };
+            if let Some((node, _)) = one.on.take() {
+                if objects.is_attached(&one.name).await? {
+                    objects.detach(&one.name).await?;
+                } else {
+                    caller.detach(&id, node).await?;
+                }
+            }
+            objects.forget(&one.name).await?;
+            caller.delete(&id).await?;
+        }
+        let others = self.lane.volumes().await?.into_iter().filter(|(_, volume)| !volume.ours);
+        for (id, _) in others {
+            self.lane.vcenter.cnsctl(&["delete", &id])?;
+        }
+        let left = self.lane.disks().await?;
+        ensure!(left.is_empty(), "there are still the disks {left:?}");
+        Ok(())
+    }
+}
