@@ -25,11 +25,12 @@ lab: ## Starts a real two-node Kubernetes on this machine
 lab-down: ## Removes it again, with all that it made
 	@$(XTASK) lab down
 
-bench: ## Measures the lab, the simulator, the vCenter client and the cloud controller manager
+bench: ## Measures the lab, the simulator, the vCenter client and the drivers
 	@$(XTASK) bench lab
 	@$(XTASK) bench vcenter
 	@$(XTASK) bench vsphere
 	@$(XTASK) bench ccm
+	@$(XTASK) bench csi
 
 e2e: ## Runs Kubernetes' storage suite against the CSI driver
 	@$(XTASK) e2e

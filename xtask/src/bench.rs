@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use crate::{
     bench_ccm::{self, BenchCcm},
+    bench_csi::{self, BenchCsi},
     bench_demo,
     bench_vsphere::{self, BenchVsphere},
     empty_caches::EmptyCaches,
@@ -48,6 +49,8 @@ pub(crate) enum Bench {
     Vsphere(BenchVsphere),
     /// Our cloud controller manager at many Nodes, beside others; needs no root
     Ccm(BenchCcm),
+    /// Our CSI driver's calls, beside others; needs no root
+    Csi(BenchCsi),
 }
 
 pub(crate) fn run(command: &Bench) -> Result<()> {
@@ -74,6 +77,11 @@ pub(crate) fn run(command: &Bench) -> Result<()> {
             let programs = [components::CONTROL_PLANE, components::SIMULATOR].concat();
             lab_commands::build_without_packages(&programs)?;
             interruptible(Box::pin(bench_ccm::run(arguments)))
+        }
+        Bench::Csi(arguments) => {
+            let programs = [components::CONTROL_PLANE, components::SIMULATOR].concat();
+            lab_commands::build_without_packages(&programs)?;
+            interruptible(Box::pin(bench_csi::run(arguments)))
         }
     }
 }

@@ -19,10 +19,13 @@ use anyhow::{Context, Result, bail};
 use lab::vcenter::Latency;
 
 use self::{
-    program::{Program, Started},
+    program::Program,
     world::{Watching, World},
 };
-use crate::{measured::release_build, output::print_error};
+use crate::{
+    measured::{Started, release_build},
+    output::print_error,
+};
 
 /// The name in a run of our program.
 const OURS: &str = "vsphere-drivers";

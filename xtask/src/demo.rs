@@ -3,19 +3,18 @@
 
 mod manager;
 mod node_facts;
-mod volume;
+mod volumes;
 
 use std::{sync::Arc, time::Duration};
 
 use anyhow::Result;
 use lab::{
     Background, CloudController, Lab, Progress, Spec, Wait, World, components,
-    image::{BUSYBOX, PAUSE},
+    image::{BUSYBOX, DRIVERS, PAUSE},
     preflight, until,
 };
 
 use crate::{
-    deploy::IMAGE,
     image::{self, Profile},
     interrupt::interruptible,
     lab_commands,
@@ -26,7 +25,8 @@ const BOUND: Duration = Duration::from_secs(180);
 /// Compiling Kubernetes on a slow machine.
 const BUILT_WITHIN: Duration = Duration::from_secs(3600);
 /// What is built while the first nodes start, in the order in which it is needed.
-const LATER: &[&[&str]] = &[components::REST_OF_CLUSTER, components::SIMULATOR];
+const LATER: &[&[&str]] =
+    &[components::REST_OF_CLUSTER, components::SIMULATOR, &["csi-provisioner"], &["csi-resizer"]];
 
 /// Shows what the drivers do so far.
 #[derive(clap::Args)]
@@ -70,17 +70,19 @@ async fn show(keep: bool) -> Result<()> {
     };
     let (lab, built): (Lab, image::Built) = tokio::try_join!(lab, drivers)?;
     until("the demo's clients are built", BUILT_WITHIN, || async {
-        let built = building.has("kubectl")? && building.has("cnsctl")?;
+        let needed = ["kubectl", "cnsctl", "csi-provisioner", "csi-resizer"];
+        let missing = needed.iter().map(|name| building.has(name)).collect::<Result<Vec<_>>>()?;
+        let built = missing.into_iter().all(|built| built);
         Ok(if built { Wait::Done(()) } else { Wait::NotYet("being built".to_owned()) })
     })
     .await?;
     chapter("The drivers: one program, one image, no container engine");
     print_line(&format!(
-        "image:   {IMAGE} (a development build; `make image` makes the optimised one)\ndigest:  {}",
+        "image:   {DRIVERS} (a development build; `make image` makes the optimised one)\ndigest:  {}",
         built.digest
     ));
     manager::show(&lab, &built.archive).await?;
-    volume::show(&lab).await?;
+    volumes::show(&lab, &built.archive).await?;
     if keep {
         chapter("The cluster stays until Ctrl-C");
         let kubectl = lab.control_plane().kubectl()?;

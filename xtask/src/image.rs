@@ -19,16 +19,14 @@ use std::{
 use anyhow::{Context, Result, bail};
 use lab::{
     Image,
-    image::{Runtime, debian_architecture},
+    image::{DRIVERS, Drivers, GO_DRIVER, debian_architecture},
 };
 use serde_json::Value;
 
-use crate::{deploy::IMAGE, output::print_line};
+use crate::output::print_line;
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 const PROGRAM: &str = "vsphere-drivers";
-/// The names by which the program is started, each a link to it.
-const NAMES: [&str; 1] = ["vsphere-cloud-controller-manager"];
 
 /// What was built.
 pub(crate) struct Built {
@@ -52,7 +50,7 @@ pub(crate) fn run() -> Result<()> {
     let archive = built.archive.display();
     let megabytes = fs::metadata(&built.archive)?.len() / 1_000_000;
     print_line(&format!(
-        "{IMAGE}\n{}\n{archive} ({megabytes} MB)\n\n\
+        "{DRIVERS}\n{GO_DRIVER} (starts the CSI driver, in place of the Go driver's image)\n{}\n{archive} ({megabytes} MB)\n\n\
          Load it into a node's containerd:\n  ctr --namespace=k8s.io images import {archive}",
         built.digest
     ));
@@ -71,28 +69,22 @@ pub(crate) fn make(profile: Profile) -> Result<Built> {
 
 /// Writes archive and bill of materials below `target/image`.
 fn build(metadata: &Value, program: &Path, profile: Profile) -> Result<Built> {
-    let runtime = Runtime::of(program)?;
+    let Drivers { image, packages } = Drivers::around(program)?;
     let dir = target_dir(metadata)?.join("image");
     fs::create_dir_all(&dir)?;
     let mut name = format!("{PROGRAM}-{}-{}", env!("CARGO_PKG_VERSION"), debian_architecture());
     if profile == Profile::Development {
         name.push_str("-development");
     }
-    let bill = sbom::write(metadata, PROGRAM, runtime.packages())?;
+    let bill = sbom::write(metadata, PROGRAM, &packages)?;
     fs::write(dir.join(format!("{name}.cdx.json")), &bill)?;
     let archive = dir.join(format!("{name}.tar"));
-    let image = image(program, &runtime).text(&format!("/usr/share/sbom/{PROGRAM}.cdx.json"), bill);
+    let image = labelled(image).text(&format!("/usr/share/sbom/{PROGRAM}.cdx.json"), bill);
     Ok(Built { digest: image.write(&archive)?, archive })
 }
 
-fn image(program: &Path, runtime: &Runtime) -> Image {
-    let path = format!("/bin/{PROGRAM}");
-    let mut image = runtime.around(Image::new(IMAGE)).program(&path, program);
-    for name in NAMES {
-        image = image.link(&format!("/bin/{name}"), PROGRAM);
-    }
+fn labelled(image: Image) -> Image {
     image
-        .entrypoint(&[&format!("/bin/{}", NAMES[0])])
         .label("org.opencontainers.image.title", PROGRAM)
         .label("org.opencontainers.image.version", env!("CARGO_PKG_VERSION"))
         .label("org.opencontainers.image.licenses", "Apache-2.0")
@@ -147,13 +139,16 @@ fn metadata() -> Result<Value> {
 
 #[cfg(test)]
 mod tests {
+    use lab::image::Runtime;
+
     use super::*;
 
     /// Any program that is linked against Debian's libraries will do: this test's own.
     fn written(dir: &Path, name: &str) -> (String, Vec<u8>) {
         let program = std::env::current_exe().unwrap();
         let archive = dir.join(name);
-        let digest = image(&program, &Runtime::of(&program).unwrap()).write(&archive).unwrap();
+        let image = Runtime::of(&program, &[]).unwrap().around(Image::new(DRIVERS));
+        let digest = labelled(image.program("/bin/program", &program)).write(&archive).unwrap();
         (digest, fs::read(archive).unwrap())
     }
 

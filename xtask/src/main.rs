@@ -2,6 +2,7 @@
 
 mod bench;
 mod bench_ccm;
+mod bench_csi;
 mod bench_demo;
 mod bench_vsphere;
 mod corpus;
@@ -18,6 +19,7 @@ mod lab_vcenter;
 mod lines;
 mod measured;
 mod output;
+mod soak;
 mod suite;
 #[cfg(test)]
 mod tidy;
@@ -50,6 +52,9 @@ enum Command {
     Test,
     /// Tests under every choice of those assumptions about real vCenters that they depend on
     Walk(walk::Walk),
+    /// Many random schedules of faults, and a report of them
+    #[command(subcommand)]
+    Soak(soak::Soak),
     /// Compares how users' configuration files are read with what the Go programs make of them
     Corpus(corpus::Corpus),
     /// Counts production lines per crate
@@ -76,6 +81,7 @@ fn main() -> ExitCode {
         Command::Check => suite::check(),
         Command::Test => suite::test(),
         Command::Walk(command) => walk::run(&command),
+        Command::Soak(command) => soak::run(&command),
         Command::Corpus(command) => corpus::run(&command),
         Command::Lines => lines::run(),
         Command::Deploy => deploy::run(),

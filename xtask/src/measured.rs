@@ -1,13 +1,31 @@
 //! Programs that are measured: their release builds, and what the kernel reports about their processes.
 
 use std::{
-    fs,
+    fs::{self, File},
     path::{Path, PathBuf},
-    process::Stdio,
+    process::{Child, Command, Stdio},
+    time::Instant,
 };
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
+
+/// As much of the log of a program that ended as is shown.
+const LINES: usize = 20;
+
+/// A program that runs. Dropping it ends it.
+pub(crate) struct Started {
+    pub(crate) at: Instant,
+    child: Child,
+    log: PathBuf,
+}
+
+/// What a process has used.
+pub(crate) struct Usage {
+    pub(crate) peak_rss_mb: f64,
+    pub(crate) anon_rss_mb: f64,
+    pub(crate) cpu_seconds: f64,
+}
 
 /// The release build of one target: `["-p", "vsphere", "--example", "measure"]` and its name.
 pub(crate) fn release_build(target: &[&str], name: &str) -> Result<PathBuf> {
@@ -45,4 +63,49 @@ pub(crate) fn memory_mb(pid: u32, key: &str) -> Result<f64> {
     let line = status.lines().find_map(|line| line.strip_prefix(key)).context("no memory")?;
     let kilobytes: f64 = line.split_whitespace().next().context("no memory")?.parse()?;
     Ok(kilobytes * 1024.0 / 1e6)
+}
+
+impl Started {
+    /// Starts a program that writes its log to a file. It must not outlive us, whatever becomes of us.
+    pub(crate) fn start(program: &Command, log: &Path) -> Result<Self> {
+        let output = File::create(log)?;
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL", "--"]).arg(program.get_program());
+        command.args(program.get_args()).stdin(Stdio::null());
+        let set = program.get_envs().filter_map(|(name, value)| Some((name, value?)));
+        command.envs(set).stdout(output.try_clone()?).stderr(output);
+        let at = Instant::now();
+        let child = command.spawn().context("cannot start the program")?;
+        Ok(Self { at, child, log: log.to_owned() })
+    }
+
+    /// Fails when it has ended, with the end of its log.
+    pub(crate) fn alive(&mut self) -> Result<()> {
+        let Some(status) = self.child.try_wait()? else { return Ok(()) };
+        let log = fs::read_to_string(&self.log).unwrap_or_default();
+        let lines: Vec<&str> = log.lines().collect();
+        let end = lines.get(lines.len().saturating_sub(LINES)..).unwrap_or_default();
+        bail!("it ended with {status}:\n{}", end.join("\n"))
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(crate) fn usage(&mut self) -> Result<Usage> {
+        self.alive()?;
+        let pid = self.id();
+        Ok(Usage {
+            peak_rss_mb: memory_mb(pid, "VmHWM:")?,
+            anon_rss_mb: memory_mb(pid, "RssAnon:")?,
+            cpu_seconds: cpu_seconds(pid)?,
+        })
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
 }

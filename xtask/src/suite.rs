@@ -21,7 +21,8 @@ pub(crate) const NODES: &str = "nodes::";
 const AT_ONCE: &str = "4";
 
 /// Test programs that wait for their peers most of the time.
-const PATIENT: [&str; 4] = ["controller", "deployed", "program", "schedules"];
+const PATIENT: [&str; 6] =
+    ["controller", "csi_controller", "csi_schedules", "deployed", "program", "schedules"];
 
 /// The test program that reaps killed labs, where no other test may be at it meanwhile.
 const ALONE: &str = "nothing_left";

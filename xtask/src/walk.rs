@@ -49,13 +49,14 @@ impl Walkable {
 }
 
 /// The client, what follows a vCenter, and the cloud controller manager.
-const PROGRAMS: [Walkable; 6] = [
+const PROGRAMS: [Walkable; 7] = [
     walkable("vsphere", "simulator", usize::MAX),
     walkable("vsphere", "example", 1),
     walkable("vcenter", "follow", 4),
     walkable("ccm", "controller", 4),
     walkable("ccm", "schedules", 0),
     walkable("vsphere-drivers", "program", 0),
+    walkable("vsphere-drivers", "csi_controller", 1),
 ];
 
 /// What their tests start.

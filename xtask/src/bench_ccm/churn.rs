@@ -16,10 +16,13 @@ use serde_json::{Value, json};
 
 use super::{
     BenchCcm, SETTLED_AFTER, initialised,
-    program::{Program, Started},
+    program::Program,
     world::{self, World},
 };
-use crate::output::{print_error, print_line, table};
+use crate::{
+    measured::Started,
+    output::{print_error, print_line, table},
+};
 
 const NODES: usize = 5_000;
 const VMS: usize = 10_000;
