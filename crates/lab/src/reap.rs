@@ -75,23 +75,64 @@ fn kill_recorded(records: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Loop devices whose file lies in the world. A device that is still mounted somewhere goes away with
-/// its last mount: that is what the kernel makes of a detach while in use.
+/// Loop devices whose file lies in the world, and those that a kubelet put on top of them for raw block volumes. A device
+/// that is still mounted somewhere goes away with its last mount: that is what the kernel makes of a detach while in
+/// use. One with another loop device on top would stay, so the upper ones go first.
 fn detach_loop_devices(dir: &Path) -> Result<()> {
+    let mut others = Vec::new();
+    let mut found = Vec::new();
+    for device in loop_devices()? {
+        if device.file.starts_with(dir) { found.push(device) } else { others.push(device) }
+    }
+    let mut lower = 0;
+    while let Some(below) = found.get(lower).map(|device| device.name.clone()) {
+        let backed = |other: &mut LoopDevice| other.backed_by.as_ref() == Some(&below);
+        found.extend(others.extract_if(.., backed));
+        lower += 1;
+    }
+    for device in found.iter().rev() {
+        let device = Path::new("/dev").join(&device.name);
+        process::run(Command::new("losetup").arg("--detach").arg(&device))?;
+    }
+    Ok(())
+}
+
+struct LoopDevice {
+    /// Such as `loop3`.
+    name: String,
+    file: PathBuf,
+    /// The loop device that it is on top of.
+    backed_by: Option<String>,
+}
+
+fn loop_devices() -> Result<Vec<LoopDevice>> {
     let blocks = Path::new("/sys/block");
     if !blocks.exists() {
-        return Ok(());
+        return Ok(Vec::new());
     }
+    let mut found = Vec::new();
     for entry in fs::read_dir(blocks)? {
         let block = entry?;
         let Ok(file) = fs::read_to_string(block.path().join("loop/backing_file")) else { continue };
         // The kernel appends a note when the file is already unlinked.
-        if Path::new(file.trim_end().trim_end_matches(" (deleted)")).starts_with(dir) {
-            let device = PathBuf::from("/dev").join(block.file_name());
-            process::run(Command::new("losetup").arg("--detach").arg(&device))?;
-        }
+        let file = PathBuf::from(file.trim_end().trim_end_matches(" (deleted)"));
+        let name = block.file_name().to_string_lossy().into_owned();
+        let backed_by = backing_loop_device(&name);
+        found.push(LoopDevice { name, file, backed_by });
     }
-    Ok(())
+    Ok(found)
+}
+
+/// The loop device below a loop device. Its path tells nothing, because it was opened in a mount namespace that may be
+/// gone; the device number is known to the kernel only (`LOOP_GET_STATUS64`, third field), and Perl is on every Debian.
+fn backing_loop_device(name: &str) -> Option<String> {
+    const ASK: &str = r#"open(F, "<", $ARGV[0]) or exit; $b = "\0" x 232; ioctl(F, 0x4C05, $b) or exit; print((unpack("Q3", $b))[2])"#;
+    const LOOP_MAJOR: u32 = 7;
+    let printed =
+        process::run(Command::new("perl").args(["-e", ASK]).arg(Path::new("/dev").join(name)))
+            .ok()?;
+    let number: u64 = printed.trim().parse().ok()?;
+    (rustix::fs::major(number) == LOOP_MAJOR).then(|| format!("loop{}", rustix::fs::minor(number)))
 }
 
 /// A mount below the directory would have its content deleted; worlds mount only in namespaces of

@@ -218,7 +218,7 @@ mod nodes {
     async fn be_a_victim(role: &str) -> Result<()> {
         let plane;
         let lab;
-        let disk;
+        let (disk, raw);
         let dir = if role == "control plane" {
             plane = ControlPlane::start().await?;
             plane.world().dir()
@@ -230,6 +230,11 @@ mod nodes {
             let link = format!("/dev/disk/by-id/{}", disk.link());
             node.run("mkfs.ext4", &["-q", &link])?;
             node.run("mount", &[&link, "/mnt"])?;
+            // As a kubelet does for a raw block volume: a second loop device on top of the node's disk.
+            raw = lab.disk("6000c29a5eed400080000000000000d4", 64 << 20)?;
+            node.plug(&raw)?;
+            let link = format!("/dev/disk/by-id/{}", raw.link());
+            node.run("losetup", &["--find", &link])?;
             lab.control_plane().world().dir()
         };
         println!("{READY}{}", dir.display());
