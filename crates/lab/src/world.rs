@@ -22,6 +22,8 @@ pub const LAB: &str = "lab";
 
 const PORTS_FROM: u16 = 21_000;
 const PORTS_EACH: u16 = 8;
+/// From one world's first port to the next one's: one more is its guard.
+const PORTS_APART: u16 = PORTS_EACH + 1;
 const TEST_WORLDS: u16 = 200;
 
 /// An exclusive place to run things in. Dropping it removes its files.
@@ -30,6 +32,8 @@ pub struct World {
     name: String,
     dir: PathBuf,
     first_port: u16,
+    // Locks are files of one user; the ports are everybody's. Whoever listens here may use the eight below.
+    _guard: TcpListener,
     lock_file: PathBuf,
     // Held until the very end: the lock alone marks the world as owned.
     lock: File,
@@ -68,23 +72,26 @@ impl World {
 
     /// `None` when the world, or one of its ports, is in use.
     fn try_claim(name: &str, index: u16) -> Result<Option<Self>> {
-        let first_port = PORTS_FROM + PORTS_EACH * index;
+        let first_port = PORTS_FROM + PORTS_APART * index;
         let state = state_dir();
         create_state_dir()?;
         let lock_file = state.join(format!("{name}.lock"));
         let Some(mut lock) = lock(&lock_file)? else { return Ok(None) };
         let dir = state.join(name);
         reap::clean(&dir)?;
-        if !(first_port..first_port + PORTS_EACH).all(is_free) {
+        let guard = listen(first_port + PORTS_EACH).ok();
+        let is_free = |port| listen(port).is_ok();
+        let guard = guard.filter(|_| (first_port..first_port + PORTS_EACH).all(is_free));
+        let Some(guard) = guard else {
             fs::remove_file(&lock_file)?;
             return Ok(None);
-        }
+        };
         for part in ["", "logs", "processes"] {
             fs::create_dir_all(dir.join(part))?;
         }
         lock.set_len(0)?;
         writeln!(lock, "{}", std::process::id())?;
-        Ok(Some(Self { name: name.to_owned(), dir, first_port, lock_file, lock }))
+        Ok(Some(Self { name: name.to_owned(), dir, first_port, _guard: guard, lock_file, lock }))
     }
 
     /// Short and unique on this machine: part of every name the world makes outside its directory.
@@ -217,6 +224,19 @@ fn is_current(file: &File, path: &Path) -> io::Result<bool> {
     }
 }
 
-fn is_free(port: u16) -> bool {
-    TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, port))).is_ok()
+fn listen(port: u16) -> io::Result<TcpListener> {
+    TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{PORTS_EACH, World, listen};
+
+    /// Users do not share locks, so two of them would otherwise find the same ports free at the same time.
+    #[test]
+    fn the_ports_of_a_world_are_guarded_from_other_users() {
+        let world = World::claim().unwrap();
+        let guard = world.first_port + PORTS_EACH;
+        assert!(listen(guard).is_err(), "another user could claim {}", world.name());
+    }
 }
