@@ -287,10 +287,11 @@ fn sidecar(name: &str, program: &str) -> Result<Image> {
     Ok(image.entrypoint(&[&path]).user(USER))
 }
 
-/// The image with Debian's `dd` instead of its own.
+/// The image with Debian's `dd` instead of its own, and with Debian's shell: busybox's takes its own `dd`, whatever there is.
 fn with_debian_dd(image: Image) -> Result<Image> {
-    let dd = Path::new("/usr/bin/dd");
-    Ok(Runtime::of(dd, &[])?.around(image).program("/bin/dd", dd).user(0))
+    let (dd, shell) = (Path::new("/usr/bin/dd"), "/usr/bin/dash");
+    let image = Runtime::of(dd, &[shell])?.around(image).program("/bin/dd", dd).user(0);
+    Ok(image.program("/bin/sh", Path::new(shell)))
 }
 
 /// The sandbox image of a pod.
