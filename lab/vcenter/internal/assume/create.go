@@ -156,9 +156,9 @@ var MaxVolumeMB = number(Row{
 
 var DeleteWithSnapshots = text(Row{
 	Name:     "DeleteWithSnapshots",
-	About:    "per-volume fault for deleting a disk that has snapshots; CnsFault is InvalidState below CNS",
-	Evidence: "unknown; form D3, vsphere-csi-driver issue 1335 for ResourceInUse",
-	Choices:  []any{"CnsFault", "InvalidState", "ResourceInUse"},
+	About:    "per-volume fault for deleting a disk that has snapshots; CnsFault is InvalidState below CNS, with success the snapshots go too",
+	Evidence: "unknown; form D3, vsphere-csi-driver issue 1335 for ResourceInUse; the Go driver asks for snapshots before it deletes",
+	Choices:  []any{"CnsFault", "InvalidState", "ResourceInUse", "success"},
 	Since:    map[string]any{"": "CnsFault"},
 	ShownBy:  "cns.TestADiskWithSnapshotsIsNotDeleted",
 })

@@ -80,8 +80,9 @@ func (m *Manager) destroy(d *disk) types.BaseMethodFault {
 			return &types.InvalidState{}
 		case "ResourceInUse":
 			return inUse()
+		case "CnsFault":
+			return failedTo(toDelete, &types.InvalidState{})
 		}
-		return failedTo(toDelete, &types.InvalidState{})
 	}
 	if m.content != nil && now.filled {
 		if err := m.content.Delete(d.id); err != nil {

@@ -209,4 +209,6 @@ func TestADiskWithSnapshotsHasOtherFaultsOnDeletion(t *testing.T) {
 	l.wantVolumeFault(&types.InvalidState{}, task, err)
 	l.assume(map[string]any{"DeleteWithSnapshots": "ResourceInUse"})
 	l.wantInUse(l.delete(id))
+	l.assume(map[string]any{"DeleteWithSnapshots": "success"})
+	l.result(l.delete(id))
 }
