@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use self::{
     caller::{Caller, Times},
-    world::{NODES, Program, USER, World},
+    world::{NODES, Program, Requests, USER, World},
 };
 use crate::{
     measured::{Started, memory_mb, release_build},
@@ -72,13 +72,26 @@ struct Run {
     per_second: f64,
     /// From the first call to the last answer.
     seconds: f64,
+    /// Without the long polls of watches: one is open for each watch, whatever happens.
     vcenter_requests_per_op: f64,
+    /// How often a long poll was answered and made again.
+    vcenter_long_polls_per_op: f64,
     /// Nothing where it is not a driver that calls.
     cpu_ms_per_op: Option<f64>,
     peak_rss_mb: Option<f64>,
     latency_profile: Latency,
     vcenter_calls_per_op: BTreeMap<String, f64>,
     repeated: u64,
+}
+
+impl Run {
+    fn count_requests(&mut self, before: &Requests, after: &Requests) {
+        let count = self.count as f64;
+        let polls = after.long_polls() - before.long_polls();
+        self.vcenter_requests_per_op = (after.all - before.all - polls) as f64 / count;
+        self.vcenter_long_polls_per_op = polls as f64 / count;
+        self.vcenter_calls_per_op = after.per_operation(before, count);
+    }
 }
 
 /// What is measured once for a program.
@@ -184,8 +197,7 @@ impl<'a> Bench<'a> {
         let mut run = as_run(times, operation, callers, self.release, self.latency);
         let count = run.count as f64;
         run.program.clone_from(&self.program);
-        run.vcenter_requests_per_op = (after.all - before.all) as f64 / count;
-        run.vcenter_calls_per_op = after.per_operation(&before, count);
+        run.count_requests(&before, &after);
         run.cpu_ms_per_op = Some((usage.cpu_seconds - cpu) * 1e3 / count);
         run.peak_rss_mb = Some(usage.peak_rss_mb);
         print_error(&format!("{operation}, {callers} at once: {:.1} s", run.seconds));
@@ -223,6 +235,7 @@ fn as_run(
         per_second: sorted.len() as f64 / times.seconds,
         seconds: times.seconds,
         vcenter_requests_per_op: 0.0,
+        vcenter_long_polls_per_op: 0.0,
         cpu_ms_per_op: None,
         peak_rss_mb: None,
         latency_profile: latency,
@@ -276,8 +289,7 @@ async fn raw(programs: &Programs, world: &World, callers: usize, latency: Latenc
     let mut run = as_run(times, "create", callers, RELEASE, latency);
     let after = world.requests().await?;
     "raw CNS".clone_into(&mut run.program);
-    run.vcenter_requests_per_op = (after.all - before.all) as f64 / run.count as f64;
-    run.vcenter_calls_per_op = after.per_operation(&before, run.count as f64);
+    run.count_requests(&before, &after);
     Ok(run)
 }
 

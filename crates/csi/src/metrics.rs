@@ -70,7 +70,7 @@ impl Metrics {
         let help = "Seconds that operations on volumes took";
         registry.register("vsphere_csi_volume_ops_histogram", help, operations.clone());
         Self {
-            vsphere: vsphere::metrics::Metrics::registered(registry),
+            vsphere: vsphere::metrics::Metrics::registered_as_go_csi(registry),
             vcenters: vcenter::Metrics::registered(registry, "vsphere_csi"),
             attach: attach::Metrics::registered(registry),
             operations,

@@ -36,7 +36,10 @@ mod outcome;
 mod query;
 mod snapshots;
 
-use std::{marker::PhantomData, time::Duration};
+use std::{
+    marker::PhantomData,
+    time::{Duration, Instant},
+};
 
 pub use create::{Content, NewVolume};
 pub use outcome::{Attached, Created, DeletedSnapshot, Detached, Outcome, Synced, TakenSnapshot};
@@ -89,6 +92,8 @@ pub struct Batch<T> {
     connection: Connection,
     task: Ref<Task>,
     method: &'static str,
+    /// When it was called; nothing if it was started earlier.
+    began: Option<Instant>,
     /// In the order of the wanted results; none for volumes that are yet to be made.
     volumes: Vec<CnsVolumeId>,
     of: PhantomData<fn() -> T>,
@@ -103,11 +108,15 @@ impl<T: Outcome> Started<T> {
     /// Waits for the task's end. After `limit` the error is [`Remedy::Unfinished`], the task goes on, and so
     /// may the waiting.
     pub async fn wait(&self, limit: Duration) -> Result<T, Error> {
-        let mut results = self.batch.results(limit).await?;
-        if results.is_empty() {
-            return T::without_result().ok_or_else(|| self.batch.unanswered());
-        }
-        self.batch.read(results.swap_remove(0))
+        let ended = self.batch.results(limit).await;
+        let result = ended.and_then(|mut results| {
+            if results.is_empty() {
+                return T::without_result().ok_or_else(|| self.batch.unanswered());
+            }
+            self.batch.read(results.swap_remove(0))
+        });
+        self.batch.count(result.as_ref().err());
+        result
     }
 }
 
@@ -170,17 +179,28 @@ impl<T: Outcome> Batch<T> {
     /// Waits for the task's end: a result or an error per volume, in the order of the specs. After `limit`
     /// the error is [`Remedy::Unfinished`], the task goes on, and so may the waiting.
     pub async fn wait(&self, limit: Duration) -> Result<Vec<Result<T, Error>>, Error> {
-        let results = self.results(limit).await?;
-        if self.volumes.is_empty() {
-            return Ok(results.into_iter().map(|result| self.read(result)).collect());
+        let results = self.results(limit).await.inspect_err(|error| self.count(Some(error)))?;
+        let results: Vec<_> = if self.volumes.is_empty() {
+            results.into_iter().map(|result| self.read(result)).collect()
+        } else {
+            let ordered = outcome::ordered(&self.volumes, results).into_iter();
+            let read = |result: Option<_>| {
+                result.map_or_else(|| Err(self.unanswered()), |result| self.read(result))
+            };
+            ordered.map(read).collect()
+        };
+        self.count(results.iter().find_map(|result| result.as_ref().err()));
+        Ok(results)
+    }
+
+    /// Counts the operation, unless it goes on.
+    fn count(&self, failed: Option<&Error>) {
+        let goes_on =
+            failed.is_some_and(|error| matches!(error.failure().cause, Cause::StillRunning(_)));
+        if let Some(began) = self.began.filter(|_| !goes_on) {
+            let several = self.volumes.len() > 1;
+            count(&self.connection, self.method, several, failed.is_none(), began);
         }
-        let ordered = outcome::ordered(&self.volumes, results).into_iter();
-        Ok(ordered
-            .map(|result| match result {
-                Some(result) => self.read(result),
-                None => Err(self.unanswered()),
-            })
-            .collect())
     }
 
     async fn results(&self, limit: Duration) -> Result<Vec<AnyCnsVolumeOperationResult>, Error> {
@@ -310,7 +330,7 @@ impl Volumes<'_> {
         let sync = CnsSyncDatastore { datastore_url: Some(url.to_owned()), full_sync: Some(full) };
         let manager = Ref::<CnsDebugManager>::new("cns-debug-manager");
         let task = self.connection.call(&manager, &sync).await?;
-        Ok(Started { batch: self.batch(task, CnsSyncDatastore::NAME, Vec::new()) })
+        Ok(Started { batch: self.batch(task, CnsSyncDatastore::NAME, None, Vec::new()) })
     }
 
     /// A task that was started earlier, perhaps by another process, by the id that was recorded.
@@ -320,24 +340,28 @@ impl Volumes<'_> {
 
     /// The same for a task with several volumes, with the order in which the results are wanted.
     pub fn resume_batch<T: Outcome>(&self, task: &str, volumes: &[CnsVolumeId]) -> Batch<T> {
-        self.batch(Ref::new(task), "Task", volumes.to_vec())
+        self.batch(Ref::new(task), "Task", None, volumes.to_vec())
     }
 
     async fn start<M, T>(&self, method: &M, volumes: Vec<CnsVolumeId>) -> Result<Batch<T>, Error>
     where
         M: Method<On = CnsVolumeManager, Answer = Ref<Task>>,
     {
-        let task = self.connection.call(&manager(), method).await?;
-        Ok(self.batch(task, M::NAME, volumes))
+        let began = Instant::now();
+        let task = self.connection.call(&manager(), method).await.inspect_err(|_| {
+            count(self.connection, M::NAME, volumes.len() > 1, false, began);
+        })?;
+        Ok(self.batch(task, M::NAME, Some(began), volumes))
     }
 
     fn batch<T>(
         &self,
         task: Ref<Task>,
         method: &'static str,
+        began: Option<Instant>,
         volumes: Vec<CnsVolumeId>,
     ) -> Batch<T> {
-        Batch { connection: self.connection.clone(), task, method, volumes, of: PhantomData }
+        Batch { connection: self.connection.clone(), task, method, began, volumes, of: PhantomData }
     }
 
     /// Whether clients may choose the ids of new volumes: from vCenter 9.1, if its hosts are as new.
@@ -365,6 +389,29 @@ impl Volumes<'_> {
             None => Ok(release),
         }
     }
+}
+
+/// Counts an operation of CNS that ended, if the Go CSI driver has a name for it.
+fn count(connection: &Connection, method: &str, several: bool, succeeded: bool, began: Instant) {
+    let name = match method {
+        "CnsCreateVolume" => "create-volume",
+        "CnsDeleteVolume" => "delete-volume",
+        "CnsAttachVolume" if several => "batch-volume",
+        "CnsAttachVolume" => "attach-volume",
+        "CnsDetachVolume" => "detach-volume",
+        "CnsExtendVolume" => "expand-volume",
+        "CnsUpdateVolumeMetadata" => "update-volume-metadata",
+        "CnsQueryVolume" | "CnsQueryAsync" => "query-volume",
+        "CnsQueryVolumeInfo" => "query-volume-info",
+        "CnsQuerySnapshots" => "query-snapshots",
+        "CnsRelocateVolume" => "relocate-volume",
+        "CnsConfigureVolumeACLs" => "configure-volume-acl",
+        "CnsCreateSnapshots" => "create-snapshot",
+        "CnsDeleteSnapshots" => "delete-snapshot",
+        "CnsUnregisterVolume" => "unregister-volume",
+        _ => return,
+    };
+    connection.wire().metrics().cns_operation(name, succeeded, began.elapsed());
 }
 
 fn manager() -> Ref<CnsVolumeManager> {

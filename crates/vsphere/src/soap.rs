@@ -26,6 +26,17 @@ pub enum Service {
 }
 
 impl Service {
+    /// Its name in the Go CSI driver's metrics, which has no others than the first three.
+    pub(crate) fn client(self) -> &'static str {
+        match self {
+            Self::Vim | Self::CnsTasks => "soap",
+            Self::Cns => "cns",
+            Self::Pbm => "pbm",
+            Self::Vslm => "vslm",
+            Self::Sso => "sso",
+        }
+    }
+
     fn place(self) -> (&'static str, &'static str) {
         match self {
             Self::Vim => ("urn:vim25", "/sdk"),

@@ -220,7 +220,7 @@ impl Wire {
             let limit = limit + poll.unwrap_or_default();
             self.http.send(Verb::POST, service.path(), &headers, body, limit)
         };
-        let slots = poll.is_none().then_some(service);
+        let slots = poll.is_none().then_some((service, service.client()));
         let mut set = None;
         let read = |reply: Reply| {
             set = session_cookie(&reply);
@@ -275,16 +275,16 @@ impl Wire {
             headers.push((CONTENT_TYPE.0, "application/json"));
         }
         let sending = |limit| self.http.send(verb, path, &headers, body, limit);
-        self.send(method, &operation, Some(Service::Vim), sending, read).await
+        self.send(method, &operation, Some((Service::Vim, "rest")), sending, read).await
     }
 
-    /// Sends a request in the slots of a service, or at once, reads its answer, and reports both. `sending` takes the
-    /// time until the answer must be there.
+    /// Sends a request in the slots of a service, or at once, reads its answer, and reports both. With a slot goes the
+    /// name of the client in metrics. `sending` takes the time until the answer must be there.
     async fn send<T, S: Future<Output = Result<Reply, Cause>>>(
         &self,
         method: &'static str,
         operation: &str,
-        slots: Option<Service>,
+        slots: Option<(Service, &'static str)>,
         sending: impl FnOnce(Duration) -> S,
         read: impl FnOnce(Reply) -> Result<T, Cause>,
     ) -> Result<T, Error> {
@@ -292,11 +292,14 @@ impl Wire {
         let slow = LOGINS.contains(&method) && method != "session.create";
         let limit = if slow { self.login_timeout } else { self.timeout };
         let sending = sending(limit);
-        let reply = match slots {
-            Some(service) => self.in_turn(method, service, sending).await,
-            None => sending.await,
+        let (reply, took) = match slots {
+            Some((service, _)) => self.in_turn(method, service, sending).await,
+            None => (sending.await, Duration::ZERO),
         };
         let answered = reply.and_then(read);
+        if let Some((_, client)) = slots {
+            self.metrics.request(method, client, answered.is_ok(), took);
+        }
         let elapsed = started.elapsed();
         answered
             .inspect(
@@ -310,13 +313,13 @@ impl Wire {
             })
     }
 
-    /// Sends when there is a slot, and measures the time from then on. Waiting for a slot has a limit, too.
+    /// Sends when there is a slot, and returns the time from then on, too. Waiting for a slot has a limit.
     async fn in_turn(
         &self,
         method: &'static str,
         service: Service,
         sending: impl Future<Output = Result<Reply, Cause>>,
-    ) -> Result<Reply, Cause> {
+    ) -> (Result<Reply, Cause>, Duration) {
         // Calls that hang free their slots when their own time is over; waiting for one must outlast that.
         let patience = self.timeout + self.timeout.max(self.login_timeout);
         let slots = async {
@@ -325,12 +328,13 @@ impl Wire {
             (storage, self.slots.acquire().await)
         };
         let Ok(_permits) = tokio::time::timeout(patience, slots).await else {
-            return Err(Cause::Timeout(patience));
+            return (Err(Cause::Timeout(patience)), patience);
         };
         let started = Instant::now();
         let reply = sending.await;
-        self.metrics.answered(method, started.elapsed());
-        reply
+        let took = started.elapsed();
+        self.metrics.answered(method, took);
+        (reply, took)
     }
 
     fn operation(&self) -> String {

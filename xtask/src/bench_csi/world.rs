@@ -153,6 +153,11 @@ pub(super) struct Requests {
 }
 
 impl Requests {
+    /// Those that wait for changes.
+    pub(super) fn long_polls(&self) -> u64 {
+        self.by_method.get("WaitForUpdatesEx").copied().unwrap_or_default()
+    }
+
     /// Which calls there were since `before`, for each of so many operations.
     pub(super) fn per_operation(&self, before: &Self, operations: f64) -> BTreeMap<String, f64> {
         let since = |(method, count): (&String, &u64)| {

@@ -3,7 +3,8 @@
 //! vCenter changes the disks of a VM one after the other. Where its release takes several volumes in one call (from
 //! 9.1), all that wait for a VM go together, attaching and detaching in the order in which they came. Elsewhere
 //! each volume is a call of its own, and the next calls are on their way before the first one has ended, so that
-//! vCenter always has work. VMs do not wait for each other.
+//! vCenter always has work. They go in groups, because tasks that start together are watched with few requests. VMs do
+//! not wait for each other.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -12,10 +13,7 @@ use std::{
 };
 
 use futures::future::join_all;
-use tokio::{
-    sync::{Semaphore, oneshot},
-    time::Instant,
-};
+use tokio::{sync::oneshot, time::Instant};
 use tokio_util::task::TaskTracker;
 use vsphere::{
     connection::Connection,
@@ -29,8 +27,9 @@ use vsphere::{
 const LIMIT: Duration = Duration::from_secs(3600);
 /// How long volumes go one by one after vCenter refused several in one call.
 const SINGLY_FOR: Duration = Duration::from_secs(600);
-/// Calls for one VM that are on their way, where each volume is a call.
+/// Calls for one VM that are on their way, where each volume is a call, and how many are left when more are added.
 const CALLS_PER_VM: usize = 8;
+const FEW_CALLS: usize = 4;
 /// Volumes of one call; a VM has no more than this free.
 const MOST_IN_A_CALL: usize = 64;
 
@@ -42,6 +41,26 @@ pub(super) enum Change {
 
 /// The UUID of the disk that was attached; empty after detaching.
 type Outcome = Result<String, Error>;
+/// What waits for its turn, with the caller that waits for the outcome.
+type Entry = (Change, String, oneshot::Sender<Outcome>);
+
+/// How the volumes of a group go to vCenter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Together,
+    Singly,
+}
+
+impl Way {
+    /// How many volumes may go while so many calls are on their way.
+    fn room(self, calls: usize) -> usize {
+        match self {
+            Self::Together if calls == 0 => MOST_IN_A_CALL,
+            Self::Singly if calls <= FEW_CALLS => CALLS_PER_VM - calls,
+            _ => 0,
+        }
+    }
+}
 
 /// The queues of all VMs of a vCenter.
 #[derive(Debug, Default)]
@@ -51,23 +70,79 @@ pub(super) struct Queues {
     singly: Mutex<Option<Instant>>,
 }
 
-#[derive(Debug)]
-struct VmQueue {
-    calls: Semaphore,
-    waiting: Mutex<Waiting>,
-}
+/// What waits for one VM.
+#[derive(Debug, Default)]
+struct VmQueue(Mutex<Waiting>);
 
 #[derive(Debug, Default)]
 struct Waiting {
-    changes: VecDeque<(Change, String, oneshot::Sender<Outcome>)>,
-    /// Whether a task works the queue off.
-    served: bool,
+    changes: VecDeque<Entry>,
+    /// Calls that are on their way.
+    calls: usize,
 }
 
 impl VmQueue {
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
         // Nothing can panic while it is held.
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes what may go now; its calls are on their way then.
+    fn next_group(&self, way: Way) -> Vec<Entry> {
+        let mut waiting = self.waiting();
+        let room = way.room(waiting.calls);
+        let group = next_batch(&mut waiting.changes, room);
+        waiting.calls += match way {
+            Way::Together => usize::from(!group.is_empty()),
+            Way::Singly => group.len(),
+        };
+        group
+    }
+
+    fn call_ended(&self) {
+        self.waiting().calls -= 1;
+    }
+}
+
+/// Carries out the changes of one VM.
+#[derive(Debug, Clone)]
+struct Server {
+    queues: Arc<Queues>,
+    queue: Arc<VmQueue>,
+    connection: Connection,
+    vm: Ref<VirtualMachine>,
+    tasks: TaskTracker,
+    way: Way,
+}
+
+impl Server {
+    /// Starts what may go now. Each call that ends starts what may go then.
+    fn start(&self) {
+        let group = self.queue.next_group(self.way);
+        let calls: Vec<Vec<Entry>> = match self.way {
+            _ if group.is_empty() => return,
+            Way::Together => vec![group],
+            Way::Singly => group.into_iter().map(|entry| vec![entry]).collect(),
+        };
+        for call in calls {
+            let this = self.clone();
+            self.tasks.spawn(async move {
+                this.call(call).await;
+                this.queue.call_ended();
+                this.start();
+            });
+        }
+    }
+
+    /// One call, of which all callers get their outcomes.
+    async fn call(&self, group: Vec<Entry>) {
+        let Some(change) = group.first().map(|(change, ..)| *change) else { return };
+        let volumes: Vec<&str> = group.iter().map(|(_, volume, _)| volume.as_str()).collect();
+        let outcomes = self.queues.together(&self.connection, &self.vm, change, &volumes).await;
+        for ((_, _, sender), outcome) in group.into_iter().zip(outcomes) {
+            // Whoever gave up waiting does not want to know.
+            sender.send(outcome).unwrap_or_default();
+        }
     }
 }
 
@@ -82,21 +157,19 @@ impl Queues {
         volume: &str,
     ) -> Outcome {
         let queue = self.of(vm);
-        if self.goes_singly() || !connection.volumes().takes_batches().await? {
-            // Never closed.
-            let _turn = queue.calls.acquire().await.ok();
-            return single(connection, vm, change, volume).await;
-        }
+        let singly = self.goes_singly() || !connection.volumes().takes_batches().await?;
+        let way = if singly { Way::Singly } else { Way::Together };
         let (sender, outcome) = oneshot::channel();
-        let serve = {
-            let mut waiting = queue.waiting();
-            waiting.changes.push_back((change, volume.to_owned(), sender));
-            !std::mem::replace(&mut waiting.served, true)
+        queue.waiting().changes.push_back((change, volume.to_owned(), sender));
+        let server = Server {
+            queues: Arc::clone(self),
+            queue,
+            connection: connection.clone(),
+            vm: vm.clone(),
+            tasks: tasks.clone(),
+            way,
         };
-        if serve {
-            let (this, connection, vm) = (Arc::clone(self), connection.clone(), vm.clone());
-            tasks.spawn(async move { this.serve(&connection, &vm, &queue).await });
-        }
+        server.start();
         match outcome.await {
             Ok(outcome) => outcome,
             // The process ends.
@@ -113,30 +186,7 @@ impl Queues {
         let mut vms = self.vms.lock().unwrap_or_else(PoisonError::into_inner);
         // Queues that nobody uses any more.
         vms.retain(|known, queue| known == vm || Arc::strong_count(queue) > 1);
-        let new = || VmQueue { calls: Semaphore::new(CALLS_PER_VM), waiting: Mutex::default() };
-        Arc::clone(vms.entry(vm.clone()).or_insert_with(|| Arc::new(new())))
-    }
-
-    /// Works a queue off until it is empty.
-    async fn serve(&self, connection: &Connection, vm: &Ref<VirtualMachine>, queue: &VmQueue) {
-        loop {
-            let batch = {
-                let mut waiting = queue.waiting();
-                let batch = next_batch(&mut waiting.changes);
-                if batch.is_empty() {
-                    waiting.served = false;
-                    return;
-                }
-                batch
-            };
-            let change = batch[0].0;
-            let volumes: Vec<&str> = batch.iter().map(|(_, volume, _)| volume.as_str()).collect();
-            let outcomes = self.together(connection, vm, change, &volumes).await;
-            for ((_, _, sender), outcome) in batch.into_iter().zip(outcomes) {
-                // Whoever gave up waiting does not want to know.
-                sender.send(outcome).unwrap_or_default();
-            }
-        }
+        Arc::clone(vms.entry(vm.clone()).or_default())
     }
 
     async fn together(
@@ -164,11 +214,14 @@ impl Queues {
     }
 }
 
-/// The changes at the head of a queue that are of one kind.
-fn next_batch<T>(changes: &mut VecDeque<(Change, String, T)>) -> Vec<(Change, String, T)> {
+/// The changes at the head of a queue that are of one kind, but not more than `most`.
+fn next_batch<T>(
+    changes: &mut VecDeque<(Change, String, T)>,
+    most: usize,
+) -> Vec<(Change, String, T)> {
     let Some(kind) = changes.front().map(|(change, ..)| *change) else { return Vec::new() };
     let same = changes.iter().take_while(|(change, ..)| *change == kind).count();
-    changes.drain(..same.min(MOST_IN_A_CALL)).collect()
+    changes.drain(..same.min(most)).collect()
 }
 
 async fn single(
@@ -209,7 +262,9 @@ async fn several(
 mod tests {
     use std::collections::VecDeque;
 
-    use super::{Change, MOST_IN_A_CALL, next_batch};
+    use tokio::sync::oneshot;
+
+    use super::{CALLS_PER_VM, Change, FEW_CALLS, MOST_IN_A_CALL, VmQueue, Way, next_batch};
 
     #[test]
     fn changes_of_one_kind_go_together_in_the_order_in_which_they_came() {
@@ -218,7 +273,7 @@ mod tests {
             .map(|(change, volume)| (change, volume.to_owned(), ()))
             .into();
         let mut next = || {
-            let batch = next_batch(&mut changes);
+            let batch = next_batch(&mut changes, MOST_IN_A_CALL);
             batch.into_iter().map(|(_, volume, ())| volume).collect::<Vec<_>>().concat()
         };
         assert_eq!([next(), next(), next(), next()], ["ab", "c", "d", ""]);
@@ -228,7 +283,39 @@ mod tests {
     fn a_call_has_a_largest_size() {
         let many = (0..MOST_IN_A_CALL + 1).map(|volume| (Change::Attach, volume.to_string(), ()));
         let mut changes: VecDeque<_> = many.collect();
-        assert_eq!(next_batch(&mut changes).len(), MOST_IN_A_CALL);
-        assert_eq!(next_batch(&mut changes).len(), 1);
+        assert_eq!(next_batch(&mut changes, MOST_IN_A_CALL).len(), MOST_IN_A_CALL);
+        assert_eq!(next_batch(&mut changes, MOST_IN_A_CALL).len(), 1);
+    }
+
+    #[test]
+    fn where_each_volume_is_a_call_vcenter_always_has_some_and_gets_several_at_once() {
+        let queue = VmQueue::default();
+        let enter = |count: usize| {
+            let new = |volume: usize| (Change::Attach, volume.to_string(), oneshot::channel().0);
+            queue.waiting().changes.extend((0..count).map(new));
+        };
+        enter(1);
+        assert_eq!(queue.next_group(Way::Singly).len(), 1, "the first one goes at once");
+        enter(20);
+        assert_eq!(queue.next_group(Way::Singly).len(), CALLS_PER_VM - 1);
+        for left in (1..CALLS_PER_VM).rev() {
+            let none = if left == FEW_CALLS { CALLS_PER_VM - FEW_CALLS } else { 0 };
+            queue.call_ended();
+            assert_eq!(queue.next_group(Way::Singly).len(), none, "{left} calls are left");
+            if none > 0 {
+                break;
+            }
+        }
+    }
+
+    #[test]
+    fn where_a_call_takes_several_volumes_there_is_one_at_a_time() {
+        let queue = VmQueue::default();
+        let new = |volume: usize| (Change::Attach, volume.to_string(), oneshot::channel().0);
+        queue.waiting().changes.extend((0..100).map(new));
+        assert_eq!(queue.next_group(Way::Together).len(), MOST_IN_A_CALL);
+        assert_eq!(queue.next_group(Way::Together).len(), 0);
+        queue.call_ended();
+        assert_eq!(queue.next_group(Way::Together).len(), 100 - MOST_IN_A_CALL);
     }
 }

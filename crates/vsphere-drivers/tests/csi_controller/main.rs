@@ -8,6 +8,7 @@ mod crashes;
 mod gate;
 mod nodes;
 mod records;
+mod requests;
 mod sanity;
 mod situations;
 mod volumes;

@@ -2,9 +2,9 @@
 //!
 //! The pages of a listing are not of one moment: volumes that come or go meanwhile may be missing.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, time::Instant};
 
-use super::{Started, Volumes, manager};
+use super::{Started, Volumes, count, manager};
 /// A part of a volume that a query can return.
 pub use crate::types::QuerySelectionNameType as Select;
 use crate::{
@@ -129,7 +129,10 @@ impl Pages {
             let volumes = self.connection.volumes();
             volumes.require(CnsQueryVolume::NAME, needs(&filter)).await?;
             let query = CnsQueryVolume { filter, selection: Some(self.selection.clone()) };
-            let found = self.connection.call(&manager(), &query).await?;
+            let began = Instant::now();
+            let found = self.connection.call(&manager(), &query).await;
+            count(&self.connection, CnsQueryVolume::NAME, false, found.is_ok(), began);
+            let found = found?;
             match next(&self.cursor, found.volumes.len(), &found.cursor) {
                 Some(cursor) => self.cursor = cursor,
                 None => {

@@ -229,3 +229,32 @@ async fn calls_logins_failures_and_sessions_are_counted() {
         assert!(text.contains(&line), "no line {line} in\n{text}");
     }
 }
+
+#[tokio::test]
+async fn requests_and_operations_of_cns_are_counted_under_the_go_driver_s_names() {
+    let vcenter = vcenter().await;
+    let mut registry = Registry::default();
+    let mut settings = settings(&vcenter, CSI);
+    settings.metrics = Metrics::registered_as_go_csi(&mut registry);
+    let connection = Connection::new(&settings).unwrap();
+    let id = crate::cns::volume(&connection, "counted").await;
+    let delete = async || connection.volumes().delete(&id, true).await?.wait(LIMIT).await;
+    delete().await.unwrap();
+    delete().await.unwrap_err();
+    vcenter.control().fail(&Fault::next("CurrentTime", "TaskInProgress")).await.unwrap();
+    connection.time().await.unwrap_err();
+    let mut text = String::new();
+    prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+    let operations = "vsphere_cns_volume_ops_histogram_count";
+    let requests = "vsphere_request_ops_seconds_count";
+    for line in [
+        format!("{operations}{{optype=\"create-volume\",status=\"pass\"}} 1"),
+        format!("{operations}{{optype=\"delete-volume\",status=\"pass\"}} 1"),
+        format!("{operations}{{optype=\"delete-volume\",status=\"fail\"}} 1"),
+        format!("{requests}{{request=\"CnsCreateVolume\",client=\"cns\",status=\"success\"}} 1"),
+        format!("{requests}{{request=\"CurrentTime\",client=\"soap\",status=\"fail-unknown\"}} 1"),
+    ] {
+        assert!(text.contains(&line), "no line {line} in\n{text}");
+    }
+    assert!(!text.contains("request=\"WaitForUpdatesEx\""), "long polls are not counted");
+}
