@@ -139,6 +139,8 @@ struct Inner {
     in_flight: InFlight,
     running: TaskTracker,
     settle: Duration,
+    /// Whether volumes may be larger than what is free.
+    overcommit: bool,
 }
 
 impl Inner {
@@ -156,9 +158,10 @@ impl Volumes {
         nodes: Nodes,
         journal: Journal,
         settle: Duration,
+        overcommit: bool,
     ) -> Self {
         let (in_flight, running) = (InFlight::default(), TaskTracker::new());
-        Self(Arc::new(Inner { site, nodes, journal, in_flight, running, settle }))
+        Self(Arc::new(Inner { site, nodes, journal, in_flight, running, settle, overcommit }))
     }
 
     /// Waits for operations that run, for a while; what does not end then is resumed by the next process.

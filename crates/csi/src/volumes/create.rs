@@ -351,7 +351,11 @@ impl Creation<'_> {
             let remedy = "the driver's node pods must run (kubectl get csinodes), and vCenter must show their VMs to its user";
             return Err(Refusal::new(Kind::Unavailable, what).remedy(remedy));
         }
-        let wish = Wish { bytes: bytes(self.mebibytes), url: self.request.datastore_url.clone() };
+        let wish = Wish {
+            bytes: bytes(self.mebibytes),
+            url: self.request.datastore_url.clone(),
+            overcommit: self.inner.overcommit,
+        };
         let mut decision = decide(&stores, &hosts, &wish);
         let Some(name) = &self.request.policy else { return Ok((decision, None)) };
         let datastores: BTreeSet<Ref<Datastore>> =

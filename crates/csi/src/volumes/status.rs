@@ -97,7 +97,7 @@ pub(super) async fn capacity(
     let site = inner.site()?;
     let nodes = inner.nodes.current().unwrap_or_default();
     let (stores, hosts) = site.places(&nodes)?;
-    let wish = Wish { bytes: 0, url: url.map(str::to_owned) };
+    let wish = Wish { url: url.map(str::to_owned), ..Wish::default() };
     let mut decision = decide(&stores, &hosts, &wish);
     if let Some(name) = policy {
         let datastores = decision.candidates().map(|one| one.datastore.clone()).collect();
