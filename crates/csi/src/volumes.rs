@@ -54,8 +54,12 @@ const MEBIBYTE: u64 = 1 << 20;
 const DEFAULT_SIZE: u64 = 10 << 30;
 /// The largest virtual disk: 62 TiB.
 const LARGEST: u64 = 62 << 40;
-/// How long a task may take before its caller gives up; sidecars wait for five minutes.
+/// How long the task of a creation is waited for, after which the next call goes on with it; sidecars wait for five
+/// minutes.
 const LIMIT: Duration = Duration::from_secs(240);
+/// How long any other task is waited for. Its volume is held for as long, so that no call overtakes one that vCenter has
+/// not carried out yet: callers that give up earlier are told that the volume is busy.
+const HELD_FOR: Duration = Duration::from_secs(3600);
 
 /// A volume to be created.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

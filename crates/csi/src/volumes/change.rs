@@ -1,7 +1,5 @@
 //! Deleting and growing volumes. Both may be repeated: what vCenter has decides, not what was asked before.
 
-use std::time::Duration;
-
 use vsphere::{
     cns::{Content, NewVolume, Select},
     connection::Connection,
@@ -9,10 +7,10 @@ use vsphere::{
     types::{CnsVolume, CnsVolumeId},
 };
 
-use super::{Expanded, Inner, MEBIBYTE, placement::Size, refused::refused, site::Site, size_of};
+use super::{
+    Expanded, HELD_FOR, Inner, MEBIBYTE, placement::Size, refused::refused, site::Site, size_of,
+};
 use crate::refusal::{Kind, Refusal};
-
-const LIMIT: Duration = Duration::from_secs(240);
 
 pub(super) async fn delete(inner: &Inner, volume: &str) -> Result<(), Refusal> {
     let site = inner.site()?;
@@ -50,7 +48,7 @@ pub(super) async fn delete(inner: &Inner, volume: &str) -> Result<(), Refusal> {
 }
 
 async fn delete_once(connection: &Connection, id: &CnsVolumeId) -> Result<(), Error> {
-    connection.volumes().delete(id, true).await?.wait(LIMIT).await
+    connection.volumes().delete(id, true).await?.wait(HELD_FOR).await
 }
 
 /// The size of a first class disk in MiB; nothing if there is no such disk.
@@ -94,7 +92,7 @@ async fn register(site: &Site, connection: &Connection, volume: &str) -> Result<
     let content = Content::Disk(volume.to_owned());
     let metadata = Some(site.metadata(connection).await.map_err(|error| refused(what(), error))?);
     let known = NewVolume { metadata, ..NewVolume::new(volume, content) };
-    let registered = async { connection.volumes().create(&known).await?.wait(LIMIT).await };
+    let registered = async { connection.volumes().create(&known).await?.wait(HELD_FOR).await };
     registered.await.map(|_| ()).map_err(|error| refused(what(), error))
 }
 
@@ -106,7 +104,7 @@ async fn with_snapshots(
     error: Error,
 ) -> Refusal {
     let mut pages = connection.volumes().snapshots_of(id);
-    let Ok(Some(snapshots)) = pages.next_page(LIMIT).await else { return refused(what, error) };
+    let Ok(Some(snapshots)) = pages.next_page(super::LIMIT).await else { return refused(what, error) };
     let snapshots = snapshots.iter().filter_map(|one| one.as_ref().ok());
     let ids: Vec<_> = snapshots.map(|one| one.snapshot_id.id.as_str()).collect();
     if ids.is_empty() {
@@ -133,7 +131,7 @@ pub(super) async fn expand(
     if let Some(size) = size.filter(|size| *size >= wanted) {
         return Ok(expanded(size));
     }
-    let extend = async || connection.volumes().extend(&id, wanted).await?.wait(LIMIT).await;
+    let extend = async || connection.volumes().extend(&id, wanted).await?.wait(HELD_FOR).await;
     let mut extended = extend().await;
     if let Err(error) = &extended
         && matches!(error.remedy, Remedy::NotFound { .. })
