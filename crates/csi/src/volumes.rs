@@ -30,6 +30,7 @@ mod refused;
 mod search;
 mod site;
 mod status;
+mod unsettled;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -43,7 +44,7 @@ use tokio_util::task::TaskTracker;
 use vsphere::types::{AnyCnsBackingObjectDetails, CnsVolume};
 
 pub use self::site::Site;
-use self::{journal::Journal, nodes::Nodes};
+use self::{journal::Journal, nodes::Nodes, unsettled::Unsettled};
 use crate::{
     in_flight::InFlight,
     refusal::{Kind, Refusal},
@@ -142,6 +143,7 @@ struct Inner {
     journal: Journal,
     in_flight: InFlight,
     running: TaskTracker,
+    unsettled: Unsettled,
     settle: Duration,
     /// Whether volumes may be larger than what is free.
     overcommit: bool,
@@ -165,7 +167,17 @@ impl Volumes {
         overcommit: bool,
     ) -> Self {
         let (in_flight, running) = (InFlight::default(), TaskTracker::new());
-        Self(Arc::new(Inner { site, nodes, journal, in_flight, running, settle, overcommit }))
+        let unsettled = Unsettled::new(settle);
+        Self(Arc::new(Inner {
+            site,
+            nodes,
+            journal,
+            in_flight,
+            running,
+            unsettled,
+            settle,
+            overcommit,
+        }))
     }
 
     /// Waits for operations that run, for a while; what does not end then is resumed by the next process.

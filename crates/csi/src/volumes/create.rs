@@ -29,7 +29,7 @@ use super::{
     Create, Inner, Volume, bytes,
     journal::{self, Attempt, Plan, Record},
     placement::{Candidate, Decision, Size, Wish, decide},
-    refused::{is_certain, refused},
+    refused::{is_ambiguous, is_certain, refused},
     site::Site,
     size_of,
 };
@@ -432,16 +432,6 @@ enum Tried {
 /// Whether the task may still make the volume.
 fn is_running(error: &Error) -> bool {
     matches!(error.failure().cause, Cause::StillRunning(_) | Cause::Closed)
-}
-
-/// Whether the task failed as a whole for a reason that does not say whether its work is done: CNS fails all tasks when
-/// it restarts, and the work may go on.
-fn is_ambiguous(error: &Error) -> bool {
-    matches!(error.failure().cause, Cause::TaskFailed(_))
-        && matches!(
-            error.remedy,
-            Remedy::Refused | Remedy::Retry | Remedy::Busy | Remedy::LoggedOut
-        )
 }
 
 /// While the volume may exist, callers must not take the refusal for final and forget the volume.

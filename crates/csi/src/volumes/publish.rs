@@ -17,7 +17,7 @@ use super::{
     Inner, Published,
     change::{Left, may_be_unknown, restore},
     queue::Change,
-    refused::refused,
+    refused::{may_follow, refused},
     site::Site,
 };
 use crate::refusal::{Kind, Refusal};
@@ -52,13 +52,14 @@ pub(super) async fn publish(inner: &Inner, volume: &str, node: &str) -> Result<P
         return Err(no_vm(&site, node, uuid));
     };
     let node = NodeVm { name: name(inner, node), vm };
+    inner.unsettled.check(node.reference(), volume, Change::Attach)?;
     match change(inner, &site, &connection, &node, Change::Attach, volume).await {
         Ok(disk) => Ok(Published { disk: plain(&disk) }),
         Err(error) => after_attach(inner, &site, &connection, volume, &node, error).await,
     }
 }
 
-/// Carries out a change.
+/// Carries out a change, and notes one that may still be carried out after it failed.
 async fn change(
     inner: &Inner,
     site: &Site,
@@ -68,7 +69,11 @@ async fn change(
     volume: &str,
 ) -> Result<String, Error> {
     let vm = node.reference();
-    site.queues.change(connection, &inner.running, vm, change, volume).await
+    let changed = site.queues.change(connection, &inner.running, vm, change, volume).await;
+    if changed.as_ref().is_err_and(may_follow) {
+        inner.unsettled.note(vm, volume, change);
+    }
+    changed
 }
 
 /// What became of a volume whose attachment did not succeed plainly.
@@ -169,7 +174,7 @@ pub(super) async fn unpublish(inner: &Inner, volume: &str, node: &str) -> Result
     if let Err(error) = change(inner, &site, &connection, &node, Change::Detach, volume).await {
         after_detach(inner, &site, &connection, volume, &node, error).await?;
     }
-    Ok(())
+    inner.unsettled.check(node.reference(), volume, Change::Detach)
 }
 
 /// Whether a volume is detached although vCenter did not say so plainly.

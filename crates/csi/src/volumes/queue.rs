@@ -33,7 +33,7 @@ const CALLS_PER_VM: usize = 8;
 /// Volumes of one call; a VM has no more than this free.
 const MOST_IN_A_CALL: usize = 64;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Change {
     Attach,
     Detach,
