@@ -108,7 +108,7 @@ fn write(csi: &Csi, lines: &[String], minutes: f64, walked: &str) -> Result<()> 
         "# Soak of the CSI driver\n\nWritten by `cargo xtask soak csi`; do not edit.\n\n\
          Commit {}: {} seeds, {deeds} operations on volumes, {minutes:.0} minutes, 0 failures.\n{walked}\n\n\
          A seed is a schedule of faults (refused calls, tasks that fail before, in the middle of and after their work, tasks\n\
-         that vCenter forgets, broken and hanging connections, lost sessions, restarts of vCenter and of CNS, full datastores,\n\
+         that fail and do their work later, tasks that vCenter forgets, broken and hanging connections, lost sessions, restarts of vCenter and of CNS, full datastores,\n\
          disconnected hosts, killed controllers, volumes of the same name) over the lives of five volumes with two\n\
          controllers, by calls and by VolumeAttachments, on releases 7.0U3, 8.0U3 and 9.1. Every answer is compared with\n\
          vCenter when it is given; in the end vCenter's volumes and disks, the records in Kubernetes and the answers agree,\n\

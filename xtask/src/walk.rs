@@ -28,7 +28,12 @@ use self::{
     plan::Run,
     test_run::{Outcome, Ran, Test},
 };
-use crate::{interrupt::interruptible, lab_commands, output::print_line, suite};
+use crate::{
+    interrupt::interruptible,
+    lab_commands,
+    output::{print_error, print_line},
+    suite,
+};
 
 /// A test program that starts vCenters.
 struct Walkable {
@@ -202,7 +207,10 @@ async fn run_under(run: &Run) -> Result<Walked> {
     Ok(match failure(choice, &ran) {
         None => Walked { passed: 1, ..Walked::default() },
         Some(message) => {
-            Walked { failures: vec![test.failure(Some(choice), &message)], ..Walked::default() }
+            let report = test.failure(Some(choice), &message);
+            // At once, because a walk takes long and may be interrupted; all of them are listed in the end.
+            print_error(&report);
+            Walked { failures: vec![report], ..Walked::default() }
         }
     })
 }

@@ -77,6 +77,11 @@ struct ControllerFlags {
     /// the same name is made. For tests with a vCenter whose delays are known.
     #[arg(long, default_value_t = 180, value_name = "SECONDS")]
     settle: u64,
+    /// Create volumes that are larger than what is free on their datastore, as the Go driver does: disks are thin, and
+    /// take what is written to them. Without it such a volume is refused, because pods fail when the datastore is full.
+    #[arg(long, default_value = "false", num_args = 0..=1, default_missing_value = "true",
+          require_equals = true, value_parser = switch, action = clap::ArgAction::Set)]
+    overcommit: bool,
 }
 
 #[derive(Args, Clone, Debug)]
@@ -142,6 +147,8 @@ pub struct Controller {
     pub attach: bool,
     /// How long a call whose answer was never seen may still be carried out.
     pub settle: Duration,
+    /// Whether volumes may be larger than what is free on their datastore.
+    pub overcommit: bool,
 }
 
 /// Which file is the configuration, and whose it is.
@@ -272,13 +279,14 @@ fn mode(
             elsewhere("kubelet-registration-path", "node")
         }
         "controller" => {
-            let path = controller.cloud_config;
+            let ControllerFlags { cloud_config: path, attach, settle, overcommit } = controller;
             let own = path.file_name().is_some_and(|name| name == OWN_CONFIG);
             let config = if own { ConfigFile::Own(path) } else { ConfigFile::Shared(path) };
-            let settle = Duration::from_secs(controller.settle);
-            Ok(Mode::Controller(Controller { config, attach: controller.attach, settle }))
+            let settle = Duration::from_secs(settle);
+            Ok(Mode::Controller(Controller { config, attach, settle, overcommit }))
         }
         "node" if controller.attach => elsewhere("attach", "controller"),
+        "node" if controller.overcommit => elsewhere("overcommit", "controller"),
         "node" => {
             let name = given(environment, "NODE_NAME").map(str::to_owned);
             let registration = registration(node)?;

@@ -227,5 +227,7 @@ mod tests {
             csi_nodes.patch("node-1", &PatchParams::default(), &patch).await.unwrap();
             assert_eq!(machine.max_volumes().await, expected, "{annotation}");
         }
+        drop(plane);
+        assert_eq!(machine.max_volumes().await, 255, "the last number stays");
     }
 }

@@ -30,6 +30,7 @@ mod refused;
 mod search;
 mod site;
 mod status;
+mod unsettled;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -43,7 +44,7 @@ use tokio_util::task::TaskTracker;
 use vsphere::types::{AnyCnsBackingObjectDetails, CnsVolume};
 
 pub use self::site::Site;
-use self::{journal::Journal, nodes::Nodes};
+use self::{journal::Journal, nodes::Nodes, unsettled::Unsettled};
 use crate::{
     in_flight::InFlight,
     refusal::{Kind, Refusal},
@@ -54,8 +55,12 @@ const MEBIBYTE: u64 = 1 << 20;
 const DEFAULT_SIZE: u64 = 10 << 30;
 /// The largest virtual disk: 62 TiB.
 const LARGEST: u64 = 62 << 40;
-/// How long a task may take before its caller gives up; sidecars wait for five minutes.
+/// How long the task of a creation is waited for, after which the next call goes on with it; sidecars wait for five
+/// minutes.
 const LIMIT: Duration = Duration::from_secs(240);
+/// How long any other task is waited for. Its volume is held for as long, so that no call overtakes one that vCenter has
+/// not carried out yet: callers that give up earlier are told that the volume is busy.
+const HELD_FOR: Duration = Duration::from_secs(3600);
 
 /// A volume to be created.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -138,7 +143,10 @@ struct Inner {
     journal: Journal,
     in_flight: InFlight,
     running: TaskTracker,
+    unsettled: Unsettled,
     settle: Duration,
+    /// Whether volumes may be larger than what is free.
+    overcommit: bool,
 }
 
 impl Inner {
@@ -156,9 +164,20 @@ impl Volumes {
         nodes: Nodes,
         journal: Journal,
         settle: Duration,
+        overcommit: bool,
     ) -> Self {
         let (in_flight, running) = (InFlight::default(), TaskTracker::new());
-        Self(Arc::new(Inner { site, nodes, journal, in_flight, running, settle }))
+        let unsettled = Unsettled::new(settle);
+        Self(Arc::new(Inner {
+            site,
+            nodes,
+            journal,
+            in_flight,
+            running,
+            unsettled,
+            settle,
+            overcommit,
+        }))
     }
 
     /// Waits for operations that run, for a while; what does not end then is resumed by the next process.

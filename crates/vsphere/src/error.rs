@@ -208,6 +208,9 @@ pub enum Cause {
     StillRunning(Duration),
     #[error("vCenter lost the task, which happens when it restarts")]
     TaskLost,
+    /// vCenter does not show the task to the user.
+    #[error("the state of the task cannot be read ({0}); grant the user Read on the root folder")]
+    TaskHidden(Box<Fault>),
     #[error("the connection was closed")]
     Closed,
 }
@@ -313,7 +316,8 @@ impl Cause {
             | Self::Timeout(_)
             | Self::NoTicket(_)
             | Self::StillRunning(_)
-            | Self::TaskLost => Remedy::Unreachable,
+            | Self::TaskLost
+            | Self::TaskHidden(_) => Remedy::Unreachable,
         }
     }
 }

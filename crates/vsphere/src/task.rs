@@ -27,6 +27,7 @@ use crate::{
     error::{Cause, Error},
     fault::Fault,
     object,
+    property::Unreadable,
     reference::Ref,
     soap::Service,
     types::{Task, TaskInfoState},
@@ -90,6 +91,12 @@ impl Connection {
             Ok(Ok(None)) => return Err(self.unfinished(task, "Task", Cause::TaskLost)),
             Ok(Ok(Some(ended))) => ended,
         };
+        if !has_ended(&ended.state) {
+            // The user may not read the task, which says nothing about its work.
+            let hidden = ended.unreadable.into_iter().map(|one| one.fault).next();
+            let hidden = hidden.unwrap_or_else(|| Fault::bare("MethodFault", "no reason given"));
+            return Err(self.unfinished(task, "Task", Cause::TaskHidden(Box::new(hidden))));
+        }
         // The id under which the logs of vCenter's services have the work.
         let activation = ended.activation.unwrap_or_default();
         tracing::debug!(vcenter = %self.vcenter(), %task, activation, state = ?ended.state, "task ended");
@@ -403,7 +410,9 @@ fn next_poll(
         sleep(POLL).await;
         let states: Vec<Progress> = connection.read(&tasks).await?;
         tasks.retain(|task| {
-            !states.iter().any(|state| state.reference == *task && !has_ended(&state.state))
+            !states
+                .iter()
+                .any(|one| one.reference == *task && !is_over(&one.state, &one.unreadable))
         });
         Ok((None, tasks.into_iter().map(|task| (task, None)).collect()))
     })
@@ -413,7 +422,7 @@ fn next_poll(
 fn ended(change: Change<Progress>) -> Option<End> {
     match change {
         Change::Entered(task) | Change::Changed(Delta { values: task, .. }) => {
-            has_ended(&task.state).then_some((task.reference, None))
+            is_over(&task.state, &task.unreadable).then_some((task.reference, None))
         }
         // Out of the view is out of the server's memory; reading the task shows which.
         Change::Left(reference) => reference.cast().map(|task| (task, None)),
@@ -426,10 +435,15 @@ fn ended_with_result(change: Change<ProgressWithResult>) -> Option<End> {
     match change {
         Change::Entered(task) | Change::Changed(Delta { values: task, .. }) => {
             let result = task.result.filter(|_| task.state == TaskInfoState::Success);
-            has_ended(&task.state).then_some((task.reference, result))
+            is_over(&task.state, &task.unreadable).then_some((task.reference, result))
         }
         Change::Left(reference) => reference.cast().map(|task| (task, None)),
     }
+}
+
+/// Whether waiting for a task is over: it has ended, or the user may not see whether it has.
+fn is_over(state: &TaskInfoState, unreadable: &[Unreadable]) -> bool {
+    has_ended(state) || unreadable.iter().any(|one| "info.state".starts_with(one.path.as_str()))
 }
 
 fn has_ended(state: &TaskInfoState) -> bool {

@@ -131,6 +131,7 @@ fn what_is_wrong_is_named_with_its_value_and_with_what_is_allowed() {
 #[test]
 fn a_flag_of_the_other_mode_is_refused() {
     assert_refused(&format!("{NODE} --attach"), &["--attach", "X_CSI_MODE=controller"]);
+    assert_refused(&format!("{NODE} --overcommit"), &["--overcommit", "X_CSI_MODE=controller"]);
     let words = format!("{CONTROLLER} --kubelet-registration-path=/csi.sock");
     assert_refused(&words, &["--kubelet-registration-path", "X_CSI_MODE=node"]);
 }

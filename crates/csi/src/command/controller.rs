@@ -66,7 +66,8 @@ pub(super) async fn work(
     tasks.work.spawn("csinodes", |shutdown| csinodes.run(shutdown));
     let journal = Journal::new(client.clone(), &settings.namespace);
     let (publish, sites) = watch::channel(None);
-    let volumes = Volumes::new(sites, nodes, journal.clone(), controller.settle);
+    let volumes =
+        Volumes::new(sites, nodes, journal.clone(), controller.settle, controller.overcommit);
     let services = Services::default()
         .with(IdentityServer::new(Identity))
         .with(ControllerServer::new(ControllerService::new(volumes.clone(), metrics.clone())));

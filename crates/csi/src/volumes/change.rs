@@ -1,7 +1,5 @@
 //! Deleting and growing volumes. Both may be repeated: what vCenter has decides, not what was asked before.
 
-use std::time::Duration;
-
 use vsphere::{
     cns::{Content, NewVolume, Select},
     connection::Connection,
@@ -9,10 +7,10 @@ use vsphere::{
     types::{CnsVolume, CnsVolumeId},
 };
 
-use super::{Expanded, Inner, MEBIBYTE, placement::Size, refused::refused, site::Site, size_of};
+use super::{
+    Expanded, HELD_FOR, Inner, MEBIBYTE, placement::Size, refused::refused, site::Site, size_of,
+};
 use crate::refusal::{Kind, Refusal};
-
-const LIMIT: Duration = Duration::from_secs(240);
 
 pub(super) async fn delete(inner: &Inner, volume: &str) -> Result<(), Refusal> {
     let site = inner.site()?;
@@ -37,20 +35,22 @@ pub(super) async fn delete(inner: &Inner, volume: &str) -> Result<(), Refusal> {
         }
         // CNS may have lost a volume whose disk exists, may have deleted it in spite of the error, or may have lost
         // the task: whether there is a disk decides.
-        _ => match disk(&connection, volume).await {
-            Ok(None) => Ok(()),
-            Ok(Some(_)) if matches!(error.remedy, Remedy::NotFound { .. }) => {
-                register(&site, &connection, volume).await?;
-                delete_once(&connection, &id).await.map_err(|error| refused(what, error))
+        _ => {
+            let is_unknown = matches!(error.remedy, Remedy::NotFound { .. });
+            match restore(&site, &connection, volume, is_unknown).await {
+                Ok(Left::Nothing) => Ok(()),
+                Ok(Left::Restored) => {
+                    delete_once(&connection, &id).await.map_err(|error| refused(what, error))
+                }
+                Ok(Left::Known) => Err(with_snapshots(&connection, &id, what, error).await),
+                Err(refusal) => Err(refusal),
             }
-            Ok(Some(_)) => Err(with_snapshots(&connection, &id, what, error).await),
-            Err(_) => Err(refused(what, error)),
-        },
+        }
     }
 }
 
 async fn delete_once(connection: &Connection, id: &CnsVolumeId) -> Result<(), Error> {
-    connection.volumes().delete(id, true).await?.wait(LIMIT).await
+    connection.volumes().delete(id, true).await?.wait(HELD_FOR).await
 }
 
 /// The size of a first class disk in MiB; nothing if there is no such disk.
@@ -71,21 +71,47 @@ pub(super) async fn disk(connection: &Connection, id: &str) -> Result<Option<i64
     }
 }
 
-/// Makes CNS know a volume again that it has lost, if there is its disk.
+/// What there is of a volume that CNS did not change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Left {
+    /// Not even a disk.
+    Nothing,
+    /// CNS had lost it, and knows it again: the call may succeed now.
+    Restored,
+    /// CNS knows it: the reason is another one.
+    Known,
+}
+
+/// Looks for a volume that CNS did not change, and makes CNS know it again if there is its disk and CNS has lost it.
+/// Old releases answer alike for a volume that does not exist, for one that they have lost and for many other reasons:
+/// unless CNS said that it `is_unknown`, what it shows decides, and the volume is taken for known in doubt.
 pub(super) async fn restore(
     site: &Site,
     connection: &Connection,
     volume: &str,
-) -> Result<bool, Refusal> {
-    let found = disk(connection, volume).await;
-    let found =
-        found.map_err(|error| refused(format!("volume {volume} could not be read"), error))?;
-    if found.is_none() {
-        return Ok(false);
+    is_unknown: bool,
+) -> Result<Left, Refusal> {
+    let left = async {
+        let unread = |error| refused(format!("volume {volume} could not be read"), error);
+        if disk(connection, volume).await.map_err(unread)?.is_none() {
+            return Ok(Left::Nothing);
+        }
+        if !is_unknown && find(connection, volume).await?.is_some() {
+            return Ok(Left::Known);
+        }
+        register(site, connection, volume).await?;
+        tracing::warn!(volume, "volume registered again with CNS, which had lost it");
+        Ok(Left::Restored)
+    };
+    match left.await {
+        Err(_) if !is_unknown => Ok(Left::Known),
+        left => left,
     }
-    register(site, connection, volume).await?;
-    tracing::warn!(volume, "volume registered again with CNS, which had lost it");
-    Ok(true)
+}
+
+/// Whether an answer of CNS may mean that it does not know the volume.
+pub(super) fn may_be_unknown(error: &Error) -> bool {
+    matches!(error.remedy, Remedy::NotFound { .. } | Remedy::Refused | Remedy::Invalid { .. })
 }
 
 /// Makes CNS know a disk again that it has lost.
@@ -94,7 +120,7 @@ async fn register(site: &Site, connection: &Connection, volume: &str) -> Result<
     let content = Content::Disk(volume.to_owned());
     let metadata = Some(site.metadata(connection).await.map_err(|error| refused(what(), error))?);
     let known = NewVolume { metadata, ..NewVolume::new(volume, content) };
-    let registered = async { connection.volumes().create(&known).await?.wait(LIMIT).await };
+    let registered = async { connection.volumes().create(&known).await?.wait(HELD_FOR).await };
     registered.await.map(|_| ()).map_err(|error| refused(what(), error))
 }
 
@@ -106,7 +132,9 @@ async fn with_snapshots(
     error: Error,
 ) -> Refusal {
     let mut pages = connection.volumes().snapshots_of(id);
-    let Ok(Some(snapshots)) = pages.next_page(LIMIT).await else { return refused(what, error) };
+    let Ok(Some(snapshots)) = pages.next_page(super::LIMIT).await else {
+        return refused(what, error);
+    };
     let snapshots = snapshots.iter().filter_map(|one| one.as_ref().ok());
     let ids: Vec<_> = snapshots.map(|one| one.snapshot_id.id.as_str()).collect();
     if ids.is_empty() {
@@ -133,13 +161,17 @@ pub(super) async fn expand(
     if let Some(size) = size.filter(|size| *size >= wanted) {
         return Ok(expanded(size));
     }
-    let extend = async || connection.volumes().extend(&id, wanted).await?.wait(LIMIT).await;
+    let extend = async || connection.volumes().extend(&id, wanted).await?.wait(HELD_FOR).await;
     let mut extended = extend().await;
     if let Err(error) = &extended
-        && matches!(error.remedy, Remedy::NotFound { .. })
-        && restore(&site, &connection, volume).await?
+        && may_be_unknown(error)
     {
-        extended = extend().await;
+        let is_unknown = matches!(error.remedy, Remedy::NotFound { .. });
+        match restore(&site, &connection, volume, is_unknown).await? {
+            Left::Restored => extended = extend().await,
+            Left::Nothing => return Err(absent(volume).because(error.clone())),
+            Left::Known => {}
+        }
     }
     let Err(error) = extended else { return Ok(expanded(wanted)) };
     let target = Size(super::bytes(wanted));
@@ -149,16 +181,13 @@ pub(super) async fn expand(
             let refusal = Refusal::new(Kind::Exhausted, what).because(error);
             Err(refusal.remedy("free space on its datastore, or move the volume to a larger one"))
         }
-        Remedy::NotFound { .. } => {
-            Err(Refusal::new(Kind::NotFound, format!("volume {volume} does not exist"))
-                .because(error))
-        }
+        Remedy::NotFound { .. } => Err(absent(volume).because(error)),
         // Some faults come after the work was done, and old sizes are shown for a while: the disk decides.
         _ => match disk(&connection, volume).await {
             Ok(Some(size)) if size >= wanted => Ok(expanded(size)),
             Ok(Some(_)) if matches!(error.remedy, Remedy::Refused | Remedy::Invalid { .. }) => {
                 let refusal = with_snapshots(&connection, &id, what.clone(), error).await;
-                Err(in_use(inner, volume, what, refusal).await)
+                Err(in_use(inner, &connection, volume, what, refusal).await)
             }
             _ => Err(refused(what, error)),
         },
@@ -166,17 +195,28 @@ pub(super) async fn expand(
 }
 
 /// The refusal to grow a volume for no reason that vCenter gave: if a node has it, that is the usual one.
-async fn in_use(inner: &Inner, volume: &str, what: String, refusal: Refusal) -> Refusal {
+async fn in_use(
+    inner: &Inner,
+    connection: &Connection,
+    volume: &str,
+    what: String,
+    refusal: Refusal,
+) -> Refusal {
     if refusal.kind == Kind::Precondition {
         return refusal;
     }
-    // The sidecar repeats such a request when no pod uses the volume any more.
-    match super::status::get(inner, volume).await {
-        Ok(listed) if !listed.nodes.is_empty() => Refusal::new(Kind::Precondition, what)
-            .because(refusal)
-            .remedy("it is attached, and vCenter before 7.0U2 grows detached volumes only: stop its pods"),
-        _ => refusal,
+    // CNS may not show the volume yet, so the devices of the nodes' VMs decide. The sidecar repeats such a request when
+    // no pod uses the volume any more.
+    match super::publish::holder(inner, connection, volume).await {
+        Some(vm) => Refusal::new(Kind::Precondition, what).because(refusal).remedy(format!(
+            "{vm} has it, and vCenter before 7.0U2 grows detached volumes only: stop its pods"
+        )),
+        None => refusal,
     }
+}
+
+fn absent(volume: &str) -> Refusal {
+    Refusal::new(Kind::NotFound, format!("volume {volume} does not exist"))
 }
 
 /// A volume as CNS has it.

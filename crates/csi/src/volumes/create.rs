@@ -29,7 +29,7 @@ use super::{
     Create, Inner, Volume, bytes,
     journal::{self, Attempt, Plan, Record},
     placement::{Candidate, Decision, Size, Wish, decide},
-    refused::{is_certain, refused},
+    refused::{is_ambiguous, is_certain, refused},
     site::Site,
     size_of,
 };
@@ -351,7 +351,11 @@ impl Creation<'_> {
             let remedy = "the driver's node pods must run (kubectl get csinodes), and vCenter must show their VMs to its user";
             return Err(Refusal::new(Kind::Unavailable, what).remedy(remedy));
         }
-        let wish = Wish { bytes: bytes(self.mebibytes), url: self.request.datastore_url.clone() };
+        let wish = Wish {
+            bytes: bytes(self.mebibytes),
+            url: self.request.datastore_url.clone(),
+            overcommit: self.inner.overcommit,
+        };
         let mut decision = decide(&stores, &hosts, &wish);
         let Some(name) = &self.request.policy else { return Ok((decision, None)) };
         let datastores: BTreeSet<Ref<Datastore>> =
@@ -428,16 +432,6 @@ enum Tried {
 /// Whether the task may still make the volume.
 fn is_running(error: &Error) -> bool {
     matches!(error.failure().cause, Cause::StillRunning(_) | Cause::Closed)
-}
-
-/// Whether the task failed as a whole for a reason that does not say whether its work is done: CNS fails all tasks when
-/// it restarts, and the work may go on.
-fn is_ambiguous(error: &Error) -> bool {
-    matches!(error.failure().cause, Cause::TaskFailed(_))
-        && matches!(
-            error.remedy,
-            Remedy::Refused | Remedy::Retry | Remedy::Busy | Remedy::LoggedOut
-        )
 }
 
 /// While the volume may exist, callers must not take the refusal for final and forget the volume.

@@ -72,6 +72,8 @@ pub(crate) struct Wish {
     pub(crate) bytes: u64,
     /// Only the storage with this URL.
     pub(crate) url: Option<String>,
+    /// Whether it may be larger than what is free: a thin disk takes what is written to it.
+    pub(crate) overcommit: bool,
 }
 
 /// Why a datastore is not taken.
@@ -197,6 +199,9 @@ fn against(store: &Store, missing: Vec<String>, wish: &Wish) -> Option<Reason> {
     }
     if !store.is_permitted {
         return Some(Reason::NoPrivilege);
+    }
+    if wish.overcommit {
+        return None;
     }
     if store.capacity < wish.bytes {
         return Some(Reason::TooSmall(store.capacity));

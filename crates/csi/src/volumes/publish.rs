@@ -13,7 +13,13 @@ use vsphere::{
     types::VirtualMachine,
 };
 
-use super::{Inner, Published, change::restore, queue::Change, refused::refused, site::Site};
+use super::{
+    Inner, Published,
+    change::{Left, may_be_unknown, restore},
+    queue::Change,
+    refused::{may_follow, refused},
+    site::Site,
+};
 use crate::refusal::{Kind, Refusal};
 
 /// Older virtual hardware cannot have first class disks.
@@ -46,13 +52,28 @@ pub(super) async fn publish(inner: &Inner, volume: &str, node: &str) -> Result<P
         return Err(no_vm(&site, node, uuid));
     };
     let node = NodeVm { name: name(inner, node), vm };
-    let queues = &site.queues;
-    let attached =
-        queues.change(&connection, &inner.running, node.reference(), Change::Attach, volume).await;
-    match attached {
+    inner.unsettled.check(node.reference(), volume, Change::Attach)?;
+    match change(inner, &site, &connection, &node, Change::Attach, volume).await {
         Ok(disk) => Ok(Published { disk: plain(&disk) }),
         Err(error) => after_attach(inner, &site, &connection, volume, &node, error).await,
     }
+}
+
+/// Carries out a change, and notes one that may still be carried out after it failed.
+async fn change(
+    inner: &Inner,
+    site: &Site,
+    connection: &Connection,
+    node: &NodeVm,
+    change: Change,
+    volume: &str,
+) -> Result<String, Error> {
+    let vm = node.reference();
+    let changed = site.queues.change(connection, &inner.running, vm, change, volume).await;
+    if changed.as_ref().is_err_and(may_follow) {
+        inner.unsettled.note(vm, volume, change);
+    }
+    changed
 }
 
 /// What became of a volume whose attachment did not succeed plainly.
@@ -104,18 +125,25 @@ async fn after_attach(
             );
             Err(Refusal::new(Kind::Precondition, what).because(error).remedy(remedy))
         }
-        Remedy::NotFound { .. } if restore(site, connection, volume).await? => {
-            let (queues, vm) = (&site.queues, node.reference());
-            let again = queues.change(connection, &inner.running, vm, Change::Attach, volume).await;
-            again.map(|disk| Published { disk: plain(&disk) }).map_err(|error| refused(what, error))
-        }
-        Remedy::NotFound { .. } => {
-            let remedy = "the volume was deleted, or CNS has lost it; the vSphere Client lists volumes under Cluster, \
-                          Monitor, Container Volumes";
-            Err(Refusal::new(Kind::NotFound, what).because(error).remedy(remedy))
+        _ if may_be_unknown(&error) => {
+            let is_unknown = matches!(error.remedy, Remedy::NotFound { .. });
+            match restore(site, connection, volume, is_unknown).await? {
+                Left::Nothing => Err(absent(what, error)),
+                Left::Known => Err(refused(what, error)),
+                Left::Restored => {
+                    let again = change(inner, site, connection, node, Change::Attach, volume).await;
+                    let disk = again.map_err(|error| refused(what, error))?;
+                    Ok(Published { disk: plain(&disk) })
+                }
+            }
         }
         _ => Err(refused(what, error)),
     }
+}
+
+fn absent(what: String, error: Error) -> Refusal {
+    let remedy = "the volume was deleted; the vSphere Client lists volumes under Cluster, Monitor, Container Volumes";
+    Refusal::new(Kind::NotFound, what).because(error).remedy(remedy)
 }
 
 pub(super) async fn unpublish(inner: &Inner, volume: &str, node: &str) -> Result<(), Refusal> {
@@ -143,13 +171,10 @@ pub(super) async fn unpublish(inner: &Inner, volume: &str, node: &str) -> Result
         },
     };
     let node = NodeVm { name: name(inner, node), vm };
-    let queues = &site.queues;
-    let detached =
-        queues.change(&connection, &inner.running, node.reference(), Change::Detach, volume).await;
-    match detached {
-        Ok(_) => Ok(()),
-        Err(error) => after_detach(inner, &site, &connection, volume, &node, error).await,
+    if let Err(error) = change(inner, &site, &connection, &node, Change::Detach, volume).await {
+        after_detach(inner, &site, &connection, volume, &node, error).await?;
     }
+    inner.unsettled.check(node.reference(), volume, Change::Detach)
 }
 
 /// Whether a volume is detached although vCenter did not say so plainly.
@@ -166,13 +191,14 @@ async fn after_detach(
         // The VM is gone, and its devices with it. Otherwise they cannot be read, which shows nothing.
         Ok(None) if is_gone(&error, node.reference()) => Ok(()),
         Ok(Some(devices)) if disk_of(&devices, volume).is_none() => Ok(()),
-        Ok(Some(_)) if is_unknown(&error) => {
-            let (queues, vm) = (&site.queues, node.reference());
-            let again = match restore(site, connection, volume).await {
-                Ok(true) => {
-                    queues.change(connection, &inner.running, vm, Change::Detach, volume).await
+        Ok(Some(_)) if is_unknown(&error) || may_be_unknown(&error) => {
+            let is_unknown = is_unknown(&error);
+            let again = match restore(site, connection, volume, is_unknown).await {
+                Ok(Left::Restored) => {
+                    change(inner, site, connection, node, Change::Detach, volume).await
                 }
-                _ => Err(error),
+                Ok(Left::Known) => return Err(refused(what, error)),
+                Ok(Left::Nothing) | Err(_) => Err(error),
             };
             let Err(error) = again else { return Ok(()) };
             let remedy =
@@ -275,7 +301,7 @@ pub(super) fn is_off(inner: &Inner, node: &str) -> bool {
 }
 
 /// The node of this cluster whose VM has a volume.
-async fn holder(inner: &Inner, connection: &Connection, volume: &str) -> Option<String> {
+pub(super) async fn holder(inner: &Inner, connection: &Connection, volume: &str) -> Option<String> {
     let site = inner.site().ok()?;
     let nodes = inner.nodes.current()?;
     let mut vms = HashMap::new();

@@ -22,9 +22,8 @@ use vsphere::{
     types::{CnsVolumeAttachDetachSpec, VirtualMachine},
 };
 
-/// How long a task is waited for. Its volume is held for as long, so that no call overtakes one that vCenter has not
-/// carried out yet: callers that give up earlier are told that the volume is busy.
-const LIMIT: Duration = Duration::from_secs(3600);
+use super::HELD_FOR;
+
 /// How long volumes go one by one after vCenter refused several in one call.
 const SINGLY_FOR: Duration = Duration::from_secs(600);
 /// Calls for one VM that are on their way, where each volume is a call, and how many are left when more are added.
@@ -33,7 +32,7 @@ const FEW_CALLS: usize = 4;
 /// Volumes of one call; a VM has no more than this free.
 const MOST_IN_A_CALL: usize = 64;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Change {
     Attach,
     Detach,
@@ -248,11 +247,11 @@ async fn several(
     let specs: Vec<_> = volumes.iter().map(spec).collect();
     Ok(match change {
         Change::Attach => {
-            let attached = connection.volumes().attach(&specs).await?.wait(LIMIT).await?;
+            let attached = connection.volumes().attach(&specs).await?.wait(HELD_FOR).await?;
             attached.into_iter().map(|one| Ok(one?.disk_uuid)).collect()
         }
         Change::Detach => {
-            let detached = connection.volumes().detach(&specs).await?.wait(LIMIT).await?;
+            let detached = connection.volumes().detach(&specs).await?.wait(HELD_FOR).await?;
             detached.into_iter().map(|one| one.map(|_| String::new())).collect()
         }
     })

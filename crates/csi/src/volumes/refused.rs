@@ -64,3 +64,18 @@ pub(super) fn is_certain(error: &Error) -> bool {
             Cause::TooOld(_) | Cause::UnknownHost { .. } | Cause::NoConnection { .. }
         )
 }
+
+/// Whether the task failed as a whole for a reason that does not say whether its work is done: CNS fails all tasks when
+/// it restarts, and the work may go on.
+pub(super) fn is_ambiguous(error: &Error) -> bool {
+    matches!(error.failure().cause, Cause::TaskFailed(_))
+        && matches!(
+            error.remedy,
+            Remedy::Refused | Remedy::Retry | Remedy::Busy | Remedy::LoggedOut
+        )
+}
+
+/// Whether vCenter may still carry out a call, or the work of its task, that was not seen to end.
+pub(super) fn may_follow(error: &Error) -> bool {
+    !is_certain(error) || is_ambiguous(error)
+}

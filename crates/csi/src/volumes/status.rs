@@ -16,20 +16,25 @@ use super::{
 };
 use crate::refusal::{Kind, Refusal};
 
-/// Volumes of a page when the caller names no number.
-const PAGE: u32 = 500;
-/// The largest page: vCenter answers with no more.
+/// The largest page, also when the caller names no number: vCenter answers with no more, and every page reads the
+/// devices of all nodes.
 const LARGEST_PAGE: u32 = 1000;
 
 pub(super) async fn get(inner: &Inner, volume: &str) -> Result<Listed, Refusal> {
     let site = inner.site()?;
     let connection = site.connection()?;
-    let Some(found) = change::find(&connection, volume).await? else {
+    let mut published = publish::published(inner, &node_ids(inner)).await?;
+    if let Some(found) = change::find(&connection, volume).await? {
+        return Ok(listed(&found, &published));
+    }
+    // CNS shows some volumes late, and has lost others: the disk decides.
+    let unread = |error| refused(format!("volume {volume} could not be read"), error);
+    let Some(size) = change::disk(&connection, volume).await.map_err(unread)? else {
         let what = format!("volume {volume} does not exist in vCenter {}", site.server);
         return Err(Refusal::new(Kind::NotFound, what));
     };
-    let published = publish::published(inner, &node_ids(inner)).await?;
-    Ok(listed(&found, &published))
+    let nodes = published.remove(volume).unwrap_or_default();
+    Ok(Listed { id: volume.to_owned(), bytes: Some(bytes(size)), nodes, problem: None })
 }
 
 /// Whether a volume exists.
@@ -45,10 +50,14 @@ pub(super) async fn exists(inner: &Inner, volume: &str) -> Result<bool, Refusal>
 }
 
 /// A page of this cluster's volumes, beginning at an offset.
+///
+/// Which node has a volume is known from the devices of the nodes' VMs only; CNS does not report it. So each page costs
+/// a query and, beside it, a read of up to 250 VMs at a time. Nothing is kept from one page to the next: the next one
+/// may be asked of another process, and an attachment that was detached meanwhile would be shown.
 pub(super) async fn list(inner: &Inner, offset: u64, most: Option<u32>) -> Result<Page, Refusal> {
     let site = inner.site()?;
     let connection = site.connection()?;
-    let most = most.unwrap_or(PAGE).clamp(1, LARGEST_PAGE);
+    let most = most.unwrap_or(LARGEST_PAGE).clamp(1, LARGEST_PAGE);
     let select = [
         Select::VolumeName,
         Select::VolumeType,
@@ -66,11 +75,12 @@ pub(super) async fn list(inner: &Inner, offset: u64, most: Option<u32>) -> Resul
         ..CnsQueryFilter::default()
     };
     let mut pages = connection.volumes().pages(filter, &select);
-    let volumes = pages.next_page().await;
+    let nodes = node_ids(inner);
+    let published = Box::pin(publish::published(inner, &nodes));
+    let (volumes, published) = tokio::join!(Box::pin(pages.next_page()), published);
     let volumes = volumes
         .map_err(|error| refused("the volumes of the cluster could not be listed", error))?;
-    let volumes = volumes.unwrap_or_default();
-    let mut published = publish::published(inner, &node_ids(inner)).await?;
+    let (volumes, mut published) = (volumes.unwrap_or_default(), published?);
     let found = u64::try_from(volumes.len()).unwrap_or_default();
     let next = pages.has_more().then_some(offset + found);
     let mut all: Vec<Listed> = volumes.iter().map(|one| listed(one, &published)).collect();
@@ -97,7 +107,7 @@ pub(super) async fn capacity(
     let site = inner.site()?;
     let nodes = inner.nodes.current().unwrap_or_default();
     let (stores, hosts) = site.places(&nodes)?;
-    let wish = Wish { bytes: 0, url: url.map(str::to_owned) };
+    let wish = Wish { url: url.map(str::to_owned), ..Wish::default() };
     let mut decision = decide(&stores, &hosts, &wish);
     if let Some(name) = policy {
         let datastores = decision.candidates().map(|one| one.datastore.clone()).collect();

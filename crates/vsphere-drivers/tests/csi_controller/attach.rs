@@ -19,11 +19,11 @@ use crate::{
     world::{BOUND, Controller, NODES, Start, World, request},
 };
 
-const ATTACH: &[&str] = &["--attach"];
-const LEASE: &str = "external-attacher-leader-csi-vsphere-vmware-com";
+pub(crate) const ATTACH: &[&str] = &["--attach"];
+pub(crate) const LEASE: &str = "external-attacher-leader-csi-vsphere-vmware-com";
 
 /// The holder of the lease.
-async fn until_led(world: &World, not_by: &str) -> String {
+pub(crate) async fn until_led(world: &World, not_by: &str) -> String {
     let leases: Api<Lease> = Api::namespaced(world.plane.client(), NAMESPACE);
     let waited = until("lease held", 2 * BOUND, || async {
         let spec = leases.get_opt(LEASE).await?.and_then(|lease| lease.spec).unwrap_or_default();

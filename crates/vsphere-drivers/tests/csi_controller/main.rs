@@ -5,6 +5,7 @@
 mod attach;
 mod attachments;
 mod crashes;
+mod doubts;
 mod gate;
 mod nodes;
 mod records;

@@ -9,7 +9,7 @@ use tonic::{Code, Status};
 
 use crate::world::{BOUND, Controller, NODES, Start, World, request};
 
-async fn started() -> (World, Controller) {
+pub(crate) async fn started() -> (World, Controller) {
     let world = World::start().await;
     let controller = world.run(&[]).await;
     controller.until_ready().await;
@@ -18,7 +18,7 @@ async fn started() -> (World, Controller) {
 
 impl Controller {
     /// Creates a volume as a sidecar does: again, while the answer is one that passes.
-    async fn create_patiently(&self, name: &str) -> String {
+    pub(crate) async fn create_patiently(&self, name: &str) -> String {
         let create = async |to: &Self| to.create(request(name, 64)).await;
         self.patiently("created", create).await.unwrap()
     }
@@ -43,21 +43,45 @@ async fn a_disk_that_cns_has_lost_is_deleted() {
 }
 
 #[tokio::test]
-async fn a_disk_that_cns_has_lost_is_attached_grown_and_detached() {
+async fn a_disk_that_cns_has_lost_is_attached_grown_detached_and_deleted() {
     let (world, controller) = started().await;
-    let volume = controller.create_patiently("lost").await;
-    let lose = async || world.vcenter.control().forget_record(&volume).await.unwrap();
-    lose().await;
-    controller.attach(&volume, NODES[0]).await.unwrap();
-    lose().await;
-    // It is attached, whatever CNS knows.
-    controller.attach(&volume, NODES[0]).await.unwrap();
-    assert!(world.volumes().await.is_empty());
-    controller.expand(&volume, 128).await.unwrap();
-    lose().await;
-    controller.detach(&volume, NODES[0]).await.unwrap();
-    assert!(world.vcenter.control().state().await.unwrap().attachments.is_empty());
-    assert_eq!(world.volumes().await, [volume]);
+    let control = world.vcenter.control();
+    // The first one is also CNS's answer for a dozen other reasons.
+    for fault in ["CnsFault", "CnsNotRegisteredFault"] {
+        control.assume("NotRegisteredFault", json!(fault)).await.unwrap();
+        let volume = controller.create_patiently(&format!("lost-{fault}").to_lowercase()).await;
+        let lose = async || control.forget_record(&volume).await.unwrap();
+        lose().await;
+        controller.attach(&volume, NODES[0]).await.unwrap();
+        lose().await;
+        // It is attached, whatever CNS knows.
+        controller.attach(&volume, NODES[0]).await.unwrap();
+        assert!(world.volumes().await.is_empty());
+        controller.expand(&volume, 128).await.unwrap();
+        lose().await;
+        controller.detach(&volume, NODES[0]).await.unwrap();
+        assert!(control.state().await.unwrap().attachments.is_empty());
+        assert_eq!(world.volumes().await, [volume.clone()]);
+        lose().await;
+        controller.delete(&volume).await.unwrap();
+        assert!(!controller.list().await.unwrap().contains_key(&volume));
+        let gone = controller.attach(&volume, NODES[0]).await.unwrap_err();
+        assert_eq!(gone.code(), Code::NotFound, "{gone}");
+    }
+}
+
+#[tokio::test]
+async fn a_volume_that_does_not_exist_is_not_found_whatever_cns_answers() {
+    let (world, controller) = started().await;
+    let nothing = "00000000-5eed-4000-8000-000000000000";
+    for answer in ["call", "NotFound", "CnsFault"] {
+        world.vcenter.control().assume("UnknownVolume", json!(answer)).await.unwrap();
+        let refused = controller.attach(nothing, NODES[0]).await.unwrap_err();
+        assert_eq!(refused.code(), Code::NotFound, "{answer}: {refused}");
+        controller.detach(nothing, NODES[0]).await.unwrap();
+        let refused = controller.expand(nothing, 64).await.unwrap_err();
+        assert_eq!(refused.code(), Code::NotFound, "{answer}: {refused}");
+    }
 }
 
 #[tokio::test]
@@ -200,6 +224,8 @@ async fn two_vms_that_run_with_one_uuid_are_told_apart_by_nobody() {
     // The other node is not concerned.
     let other = controller.create_patiently("pvc-2").await;
     controller.attach(&other, NODES[1]).await.unwrap();
+    let listed = controller.list().await.unwrap();
+    assert_eq!(listed[&other], [NODES[1]], "{listed:?}");
     // A copy that is off, such as a backup tool restores, is not the node.
     control.power("twin", Power::Off).await.unwrap();
     let attach = async |to: &Controller| {

@@ -17,7 +17,8 @@ use csi::{
         ControllerPublishVolumeRequest, ControllerPublishVolumeResponse,
         ControllerUnpublishVolumeRequest, ControllerUnpublishVolumeResponse, CreateVolumeRequest,
         CreateVolumeResponse, DeleteVolumeRequest, DeleteVolumeResponse, GetCapacityRequest,
-        GetCapacityResponse, ProbeRequest, ProbeResponse, VolumeCapability,
+        GetCapacityResponse, ListVolumesRequest, ListVolumesResponse, ProbeRequest, ProbeResponse,
+        VolumeCapability,
         volume_capability::{AccessMode, AccessType, MountVolume, access_mode::Mode},
     },
 };
@@ -311,6 +312,18 @@ impl Controller {
         Ok(())
     }
 
+    /// The nodes of all volumes by their ids.
+    pub(crate) async fn list(&self) -> Result<BTreeMap<String, Vec<String>>, Status> {
+        let request = ListVolumesRequest::default();
+        let listed: ListVolumesResponse =
+            self.call("/csi.v1.Controller/ListVolumes", request).await?;
+        let listed = listed.entries.into_iter().map(|entry| {
+            let nodes = entry.status.unwrap_or_default().published_node_ids;
+            (entry.volume.unwrap_or_default().volume_id, nodes)
+        });
+        Ok(listed.collect())
+    }
+
     /// Calls again while the answer is one that passes, as sidecars do.
     pub(crate) async fn patiently<T>(
         &self,
@@ -331,6 +344,20 @@ impl Controller {
 
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// Waits until the process has ended by itself, and returns what it logged.
+    pub(crate) async fn until_ended(mut self) -> String {
+        until("the process has ended", BOUND, || {
+            let ended = self.child.try_wait();
+            async {
+                let is_running = ended?.is_none();
+                Ok(if is_running { Wait::NotYet("it runs".to_owned()) } else { Wait::Done(()) })
+            }
+        })
+        .await
+        .unwrap();
+        self.log()
     }
 
     pub(crate) fn kill(mut self) {

@@ -27,7 +27,7 @@ use crate::script::{CONTROLLERS, NODES};
 /// The cluster of these volumes; what others make is in none, or in another one.
 const CLUSTER: &str = "schedules";
 /// Nothing that the simulator was asked for begins later.
-const SETTLE: &str = "--settle=3";
+const SETTLE: &str = "--settle=5";
 
 pub(crate) struct Lane {
     pub(crate) plane: ControlPlane,
@@ -143,6 +143,12 @@ impl Lane {
 
     pub(crate) fn is_running(&self, controller: usize) -> bool {
         self.running.borrow()[controller].is_some()
+    }
+
+    /// Whether a rule that strikes once has not struck yet.
+    pub(crate) async fn is_armed(&self, rule: u64) -> Result<bool> {
+        let rules = self.vcenter.control().state_as_json().await?["rules"].to_string();
+        Ok(rules.contains(&format!("\"id\":{rule},")))
     }
 
     /// What the controllers have logged.

@@ -22,6 +22,8 @@ const GROWTH: i64 = 4;
 /// Datastores that may get volumes, with what is free on them.
 const DATASTORES: [(&str, u64); 4] =
     [("shared-1", 1500 << 30), ("vsan-1", 6 << 40), ("pod-1", 1 << 40), ("pod-2", 1 << 40)];
+/// Deeds after which a trouble that waits for a call is given up.
+const PATIENCE: usize = 8;
 const BEAT: Duration = Duration::from_millis(20);
 
 /// What was answered about a volume.
@@ -187,6 +189,19 @@ impl Player<'_> {
                 }
                 control.fail(&fault).await?;
             }
+            Trouble::Late(method, milliseconds) => {
+                let late = Fault { at: Moment::Late, ..Fault::next(method, "CnsFault") };
+                let rule = control.fail(&late).await?;
+                let patience = self.done.get() + PATIENCE;
+                while self.lane.is_armed(rule).await? {
+                    if self.done.get() >= patience {
+                        return control.disarm().await;
+                    }
+                    sleep(BEAT).await;
+                }
+                sleep(Duration::from_millis(milliseconds)).await;
+                control.release_tasks().await?;
+            }
             Trouble::Wire(method, kind, count) => {
                 let path = if method.starts_with("Cns") { "/vsanHealth" } else { "/sdk" };
                 let (path, method) = (path.to_owned(), Some(method.to_owned()));
@@ -231,6 +246,7 @@ impl Player<'_> {
     async fn heal(&self) -> Result<()> {
         let control = self.lane.vcenter.control();
         control.disarm().await?;
+        control.release_tasks().await?;
         for (datastore, free) in DATASTORES {
             control.free_space(datastore, free).await?;
         }

@@ -60,6 +60,8 @@ pub(crate) struct Life {
 pub(crate) enum Trouble {
     /// Calls of a method fail, so many.
     Fault(&'static str, Moment, u32),
+    /// A task of a method fails, and its work begins so many milliseconds afterwards.
+    Late(&'static str, u64),
     /// Requests of a method are broken, so many.
     Wire(&'static str, HttpFaultKind, u32),
     /// All sessions end.
@@ -88,6 +90,9 @@ pub(crate) struct Script {
 
 const METHODS: [&str; 5] =
     ["CnsCreateVolume", "CnsAttachVolume", "CnsDetachVolume", "CnsDeleteVolume", "CnsExtendVolume"];
+/// Only what may be carried out late without harm: whether an attach or a detach is still to come, or a deletion of a
+/// volume whose name is used again, only the process that called knows.
+const LATE_METHODS: [&str; 2] = ["CnsCreateVolume", "CnsExtendVolume"];
 const REQUESTS: [&str; 9] = [
     "CnsCreateVolume",
     "CnsAttachVolume",
@@ -141,7 +146,7 @@ fn life(dice: &mut Dice) -> Life {
 fn trouble(dice: &mut Dice) -> Trouble {
     let milliseconds = dice.one_of(&[100, 400, 1500]);
     let count = dice.one_of(&[1, 1, 2]);
-    match dice.below(20) {
+    match dice.below(22) {
         0..=4 => {
             let moments = [
                 Moment::Call,
@@ -172,6 +177,7 @@ fn trouble(dice: &mut Dice) -> Trouble {
         14 => Trouble::Full(milliseconds),
         15 => Trouble::Disconnect(dice.below(NODES), milliseconds),
         16..=18 => Trouble::Kill(dice.below(CONTROLLERS), milliseconds),
+        19 | 20 => Trouble::Late(dice.one_of(&LATE_METHODS), dice.one_of(&[0, 100, 400])),
         _ => Trouble::Namesake(dice.below(LIVES)),
     }
 }

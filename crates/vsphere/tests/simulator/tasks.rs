@@ -6,7 +6,9 @@ use lab::{
     VCenter,
     vcenter::{ADMINISTRATOR, Fault, Moment},
 };
+use serde_json::json;
 use vsphere::{
+    cns::NewVolume,
     connection::Connection,
     error::{Cause, Error, Remedy},
     object,
@@ -15,7 +17,9 @@ use vsphere::{
     types::{CancelTask, PowerOffVm, Task, VirtualMachine},
 };
 
-use crate::site::{LIMIT, administrator, calls, generated, sessions, vcenter, wait_for};
+use crate::site::{
+    LIMIT, administrator, calls, connect, described, fix, generated, sessions, vcenter, wait_for,
+};
 
 object! {
     /// A VM's name.
@@ -158,4 +162,31 @@ async fn tasks_are_polled_together_when_the_view_does_not_work() {
         connection.wait::<()>(&task, Service::Vim, LIMIT).await.unwrap();
     }
     assert!(!calls(&vcenter).await.contains_key("WaitForUpdatesEx"));
+}
+
+#[tokio::test]
+async fn a_task_that_the_user_may_not_read_is_not_waited_for() {
+    // Without a role on the root folder, to which the tasks of volumes belong.
+    let world = include_str!("../../../../lab/vcenter/internal/world/default.yaml");
+    let tenant = "users:\n  - name: tenant@vsphere.local\n    password: Tenant-1!\n    permissions: [{role: \
+                  CNS-DATASTORE, on: /dc-1/datastore/vsan-1}]\n";
+    let vcenter = described(&world.replace("users:\n", tenant)).await;
+    let answers = [("TaskReadNeedsEntity", json!(true)), ("CnsTaskEntity", json!("vm"))];
+    fix(&vcenter, &answers).await;
+    let connection = connect(&vcenter, ("tenant@vsphere.local", "Tenant-1!"));
+    let store = connection.inventory().by_path("/dc-1/datastore/vsan-1").await.unwrap();
+    let datastores = vec![store.unwrap().cast().unwrap()];
+    for view in ["works", "does not work"] {
+        if view != "works" {
+            let broken = Fault { count: 0, ..Fault::next("WaitForUpdatesEx", "NotSupported") };
+            vcenter.control().fail(&broken).await.unwrap();
+        }
+        let new = NewVolume { datastores: datastores.clone(), ..NewVolume::block("pvc-1", 64) };
+        let started = connection.volumes().create(&new).await.unwrap();
+        let error = started.wait(LIMIT).await.unwrap_err();
+        assert!(matches!(error.failure().cause, Cause::TaskHidden(_)), "the view {view}: {error}");
+        assert!(matches!(error.remedy, Remedy::Unfinished { .. }), "{error}");
+        assert!(error.to_string().contains("Read on the root folder"), "{error}");
+        assert!(error.fault().is_none(), "a fault would mean that nothing was done");
+    }
 }

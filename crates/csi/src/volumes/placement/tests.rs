@@ -31,7 +31,7 @@ fn host(name: &str) -> NodeHost {
 }
 
 fn wish(gib: u64) -> Wish {
-    Wish { bytes: gib * GIB, url: None }
+    Wish { bytes: gib * GIB, ..Wish::default() }
 }
 
 /// The candidates, the best first.
@@ -51,6 +51,16 @@ fn the_emptiest_datastore_that_every_node_reaches_is_the_best() {
     ];
     assert_eq!(candidates(&stores, &hosts, &wish(10)), ["large", "small"]);
     assert_eq!(candidates(&stores, &hosts[..1], &wish(10)), ["local", "large", "small"]);
+}
+
+#[test]
+fn a_thin_disk_may_be_larger_than_its_datastore_if_the_user_wants_that() {
+    let stores = [store("fuller", 5, &["h1"]), store("emptier", 9, &["h1"]), store("no", 9, &[])];
+    for gib in [10, 200] {
+        assert!(candidates(&stores, &[host("h1")], &wish(gib)).is_empty());
+        let wish = Wish { overcommit: true, ..wish(gib) };
+        assert_eq!(candidates(&stores, &[host("h1")], &wish), ["emptier", "fuller"]);
+    }
 }
 
 #[test]
@@ -111,7 +121,7 @@ fn a_host_that_does_not_serve_excludes_nothing() {
 #[test]
 fn a_url_selects_its_datastore_and_a_wrong_one_is_answered_with_the_right_ones() {
     let stores = [store("a", 50, &["h1"]), store("b", 90, &["h1"])];
-    let at = |url: &str| Wish { bytes: GIB, url: Some(url.to_owned()) };
+    let at = |url: &str| Wish { url: Some(url.to_owned()), ..wish(1) };
     let hosts = [host("h1")];
     assert_eq!(candidates(&stores, &hosts, &at("ds:///vmfs/volumes/a")), ["a"]);
     let refusal = decide(&stores, &hosts, &at("ds:///vmfs/volumes/c/")).refusal("pvc-1");

@@ -1,0 +1,177 @@
+//! What cannot be known at once: tasks that still run, VMs that show nothing of themselves, calls without an outcome. No
+//! answer is given that the next moment may make wrong.
+
+use csi::proto::{ControllerGetVolumeRequest, ControllerGetVolumeResponse};
+use k8s_openapi::api::{coordination::v1::Lease, storage::v1::VolumeAttachment};
+use kube::{
+    Api,
+    api::{Patch, PatchParams},
+};
+use lab::{
+    Wait, until,
+    vcenter::{Fault, Moment},
+};
+use serde_json::json;
+use tonic::Code;
+
+use crate::{
+    attach::{ATTACH, LEASE, until_led},
+    situations::started,
+    world::{BOUND, MIB, NODES, World, request},
+};
+
+#[tokio::test]
+async fn a_vm_whose_files_are_lost_is_not_gone_and_keeps_its_disks() {
+    let (world, controller) = started().await;
+    let control = world.vcenter.control();
+    let volume = controller.create_patiently("pvc-1").await;
+    controller.attach(&volume, NODES[1]).await.unwrap();
+    control.reach_vm("node-2", false).await.unwrap();
+    until("the VM shows nothing of itself", BOUND, || async {
+        // Before the driver has seen that, vCenter refuses.
+        let refused = controller.detach(&volume, NODES[1]).await.unwrap_err();
+        let text = refused.to_string();
+        let is_seen = refused.code() == Code::Unavailable;
+        Ok(if is_seen { Wait::Done(()) } else { Wait::NotYet(text) })
+    })
+    .await
+    .unwrap();
+    let refused = controller.detach(&volume, "node-2").await.unwrap_err();
+    assert_eq!(refused.code(), Code::Unavailable, "{refused}");
+    assert_eq!(control.state().await.unwrap().attachments.len(), 1);
+    control.reach_vm("node-2", true).await.unwrap();
+    controller.patiently("detached", async |to| to.detach(&volume, NODES[1]).await).await.unwrap();
+    assert!(control.state().await.unwrap().attachments.is_empty());
+}
+
+#[tokio::test]
+async fn a_volume_is_held_until_the_task_has_ended_although_the_caller_gave_up() {
+    let (world, controller) = started().await;
+    let control = world.vcenter.control();
+    let volume = controller.create_patiently("pvc-1").await;
+    for method in ["CnsAttachVolume", "CnsDetachVolume", "CnsExtendVolume", "CnsDeleteVolume"] {
+        let call = async || match method {
+            "CnsAttachVolume" => controller.attach(&volume, NODES[0]).await.map(drop),
+            "CnsDetachVolume" => controller.detach(&volume, NODES[0]).await,
+            "CnsExtendVolume" => controller.expand(&volume, 128).await,
+            _ => controller.delete(&volume).await,
+        };
+        let held = Fault { fault: None, at: Moment::Hold, ..Fault::next(method, "") };
+        let rule = control.fail(&held).await.unwrap();
+        tokio::select! {
+            ended = call() => panic!("{method}: {ended:?}"),
+            () = world.until_struck(rule) => {}
+        }
+        let others = [
+            call().await,
+            controller.detach(&volume, NODES[0]).await,
+            controller.attach(&volume, NODES[1]).await.map(drop),
+            controller.delete(&volume).await,
+        ];
+        for refused in others.map(Result::unwrap_err) {
+            assert_eq!(refused.code(), Code::Aborted, "{method}: {refused}");
+        }
+        control.release_tasks().await.unwrap();
+        controller.patiently(method, async |_| call().await).await.unwrap();
+    }
+    assert!(world.volumes().await.is_empty());
+}
+
+#[tokio::test]
+async fn an_attach_that_is_carried_out_after_it_failed_is_not_left_behind() {
+    let (world, controller) = started().await;
+    let control = world.vcenter.control();
+    let volume = controller.create_patiently("pvc-1").await;
+    let late = Fault { at: Moment::Late, ..Fault::next("CnsAttachVolume", "CnsFault") };
+    control.fail(&late).await.unwrap();
+    controller.attach(&volume, NODES[0]).await.unwrap_err();
+    // It is not attached, and may be at any moment.
+    let early = controller.detach(&volume, NODES[0]).await.unwrap_err();
+    assert_eq!(early.code(), Code::Aborted, "{early}");
+    control.release_tasks().await.unwrap();
+    assert_eq!(control.state().await.unwrap().attachments.len(), 1);
+    controller.patiently("detached", async |to| to.detach(&volume, NODES[0]).await).await.unwrap();
+    assert!(control.state().await.unwrap().attachments.is_empty());
+}
+
+#[tokio::test]
+async fn a_process_that_lost_the_lease_leaves_its_operations_at_once() {
+    let world = World::start().await;
+    let controller = world.run(ATTACH).await;
+    world.provision(&controller, "pv-1").await;
+    until_led(&world, "").await;
+    let control = world.vcenter.control();
+    let held = Fault { fault: None, at: Moment::Hold, ..Fault::next("CnsAttachVolume", "") };
+    let rule = control.fail(&held).await.unwrap();
+    world.attach("pv-1", "node-1").await;
+    world.until_struck(rule).await;
+    let leases: Api<Lease> = Api::namespaced(world.plane.client(), "vmware-system-csi");
+    let stolen = Patch::Merge(json!({"spec": {"holderIdentity": "somebody else"}}));
+    leases.patch(LEASE, &PatchParams::default(), &stolen).await.unwrap();
+    let log = controller.until_ended().await;
+    assert!(log.contains("leadership lost"), "{log}");
+    assert!(!log.contains("left to the next process"), "an operation went on: {log}");
+    let shown: VolumeAttachment = world.attachments().get("pv-1").await.unwrap();
+    assert!(shown.status.is_none_or(|status| !status.attached));
+}
+
+#[tokio::test]
+async fn a_class_that_is_corrected_after_a_failure_counts() {
+    let (world, controller) = started().await;
+    let control = world.vcenter.control();
+    let fault =
+        Fault { at: Moment::Result, count: 0, ..Fault::next("CnsCreateVolume", "CnsFault") };
+    control.fail(&fault).await.unwrap();
+    let mut first = request("pvc-1", 64);
+    first.parameters = [("storagepolicyname".to_owned(), "gold".to_owned())].into();
+    let refused = controller.create(first.clone()).await.unwrap_err();
+    assert_eq!(refused.code(), Code::Internal, "{refused}");
+    control.disarm().await.unwrap();
+    // The first attempts made nothing, so that neither policy nor size binds the next ones.
+    let volume = controller.create(request("pvc-1", 32)).await.unwrap();
+    assert_eq!(world.volumes().await, [volume]);
+    let other = controller.create(first).await.unwrap_err();
+    assert_eq!(other.code(), Code::AlreadyExists, "{other}");
+}
+
+#[tokio::test]
+async fn a_volume_that_cns_does_not_show_yet_exists_and_is_in_use() {
+    let old = "release: 6.7U3\nassumptions: {FreshVolume: absent, OnlineExtend: false}";
+    let world = World::start_with(|usual| usual.replace("release: 8.0U3", old)).await;
+    let controller = world.run(&[]).await;
+    controller.until_ready().await;
+    let volume = controller.create(request("pvc-1", 64)).await.unwrap();
+    let get = ControllerGetVolumeRequest { volume_id: volume.clone() };
+    let got: ControllerGetVolumeResponse =
+        controller.call("/csi.v1.Controller/ControllerGetVolume", get).await.unwrap();
+    assert_eq!(got.volume.unwrap().capacity_bytes, i64::try_from(64 * MIB).unwrap());
+    // It is not shown for two queries.
+    let volume = controller.create(request("pvc-2", 64)).await.unwrap();
+    controller.attach(&volume, NODES[0]).await.unwrap();
+    let refused = controller.expand(&volume, 128).await.unwrap_err();
+    assert_eq!(refused.code(), Code::FailedPrecondition, "{refused}");
+    assert!(refused.message().contains("VM node-1 (node node-1) has it"), "{refused}");
+}
+
+#[tokio::test]
+async fn a_page_of_the_list_costs_two_requests_however_many_nodes_there_are() {
+    let (world, controller) = started().await;
+    for (number, node) in (0..).zip(NODES) {
+        let volume = controller.create_patiently(&format!("pvc-{number}")).await;
+        controller.attach(&volume, node).await.unwrap();
+    }
+    let control = world.vcenter.control();
+    let count = async || {
+        let state = control.state_as_json().await.unwrap();
+        let calls = state["calls"]["calls"].as_array().unwrap().clone();
+        let reads = calls.iter().filter(|call| {
+            let method = call["method"].as_str().unwrap_or_default();
+            method.starts_with("CnsQuery") || method.starts_with("RetrieveProperties")
+        });
+        reads.map(|call| call["count"].as_u64().unwrap()).sum::<u64>()
+    };
+    let before = count().await;
+    let listed = controller.list().await.unwrap();
+    assert!(listed.values().all(|nodes| nodes.len() == 1), "{listed:?}");
+    assert_eq!(count().await - before, 2);
+}
