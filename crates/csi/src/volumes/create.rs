@@ -97,15 +97,23 @@ impl Creation<'_> {
                     return self.adopt(found, None).await;
                 }
             }
-            Some(Attempt::Started { task, at }) => match self.resume(task).await {
-                Ok(created) => return self.finish(record, created).await,
-                Err(error) if is_running(&error) => return Err(self.refused(error)),
-                Err(error) => {
-                    let volume = &self.request.name;
-                    tracing::info!(volume, %error, "earlier attempt to create the volume did not succeed");
-                    uncertain = (is_lost(&error) || is_ambiguous(&error)).then_some(*at);
+            Some(Attempt::Started { task, vcenter, at }) if self.is_here(vcenter) => {
+                match self.resume(task).await {
+                    Ok(created) if created.name.as_ref() == Some(&self.name) => {
+                        return self.finish(record, created).await;
+                    }
+                    // Not every answer has a name, and a vCenter that was restored gives ids of tasks again.
+                    Ok(_) => uncertain = Some(*at),
+                    Err(error) if is_running(&error) => return Err(self.refused(error)),
+                    Err(error) => {
+                        let volume = &self.request.name;
+                        tracing::info!(volume, %error, "earlier attempt to create the volume did not succeed");
+                        uncertain = (is_lost(&error) || is_ambiguous(&error)).then_some(*at);
+                    }
                 }
-            },
+            }
+            // A task of another vCenter.
+            Some(Attempt::Started { at, .. }) => uncertain = Some(*at),
             Some(Attempt::Called { at }) => uncertain = Some(*at),
             Some(Attempt::Failed) | None => {}
         }
@@ -360,6 +368,11 @@ impl Creation<'_> {
         let policy = found.map_err(|error| self.refused(error))?;
         decision.exclude(&policy.rejected);
         Ok((decision, Some(policy.id)))
+    }
+
+    /// Whether a record is about this vCenter.
+    fn is_here(&self, vcenter: &str) -> bool {
+        vcenter.is_empty() || vcenter.eq_ignore_ascii_case(&self.site.server)
     }
 
     async fn resume(&self, task: &str) -> Result<Created, Error> {

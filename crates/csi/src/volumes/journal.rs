@@ -112,8 +112,8 @@ pub(crate) struct Plan {
 pub(crate) enum Attempt {
     /// vCenter may have got the call; there is no answer.
     Called { at: Timestamp },
-    /// vCenter has a task.
-    Started { task: String, at: Timestamp },
+    /// vCenter has a task. The server is as the configuration of that time had it; records of old versions have none.
+    Started { task: String, vcenter: String, at: Timestamp },
     /// It failed.
     Failed,
     /// It made this volume.
@@ -283,7 +283,7 @@ pub(crate) fn attempt(record: &Record) -> Option<Attempt> {
     Some(match last.task_status.as_str() {
         SUCCESS if !status.volume.is_empty() => Attempt::Done { volume: status.volume.clone() },
         _ if may_run && !last.task_id.is_empty() => {
-            Attempt::Started { task: last.task_id.clone(), at }
+            Attempt::Started { task: last.task_id.clone(), vcenter: last.vcenter.clone(), at }
         }
         _ if may_run => Attempt::Called { at },
         _ => Attempt::Failed,

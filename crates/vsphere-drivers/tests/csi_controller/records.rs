@@ -10,6 +10,8 @@ use crate::world::{World, request};
 
 /// The latest operation of a record.
 struct Operation<'a> {
+    /// Another one than the configured one.
+    vcenter: Option<&'a str>,
     task: &'a str,
     status: &'a str,
     error: &'a str,
@@ -17,8 +19,13 @@ struct Operation<'a> {
     age: SignedDuration,
 }
 
-const IN_PROGRESS: Operation<'_> =
-    Operation { task: "", status: "InProgress", error: "", age: SignedDuration::from_mins(5) };
+const IN_PROGRESS: Operation<'_> = Operation {
+    vcenter: None,
+    task: "",
+    status: "InProgress",
+    error: "",
+    age: SignedDuration::from_mins(5),
+};
 
 impl World {
     /// Puts a record of the Go driver in the place of ours, if there is one.
@@ -28,7 +35,7 @@ impl World {
         let details = json!({
             "taskInvocationTimestamp": began,
             "taskId": operation.task,
-            "vCenterServer": "vc.example",
+            "vCenterServer": operation.vcenter.map_or_else(|| self.server(), str::to_owned),
             "opId": "1a2b3c4d",
             "taskStatus": operation.status,
             "error": operation.error,
@@ -166,4 +173,23 @@ async fn a_task_of_the_go_driver_that_runs_is_waited_for() {
     let (created, released) = tokio::join!(created, control.release_tasks());
     released.unwrap();
     assert_eq!(world.volumes().await, [created.unwrap()]);
+}
+
+/// After a restore, a vCenter gives ids of tasks again, and another vCenter has ids of its own.
+#[tokio::test]
+async fn the_volume_of_another_task_is_not_taken() {
+    let world = World::start().await;
+    let controller = world.run(&[]).await;
+    controller.until_ready().await;
+    let other = controller.create(request("other", 64)).await.unwrap();
+    let task = world.task("other").await;
+    let mut made = vec![other];
+    for (name, vcenter) in [("restored", None), ("moved", Some("other.example"))] {
+        let task = task.as_str();
+        world.record_as_go(name, "", &Operation { vcenter, task, ..IN_PROGRESS }).await;
+        let volume = controller.create(request(name, 64)).await.unwrap();
+        assert!(!made.contains(&volume), "{name}: {}", controller.log());
+        made.push(volume);
+    }
+    assert_eq!(world.volumes().await.len(), 3);
 }

@@ -40,7 +40,8 @@ fn latest(volume: &str, operation: &serde_json::Value) -> Record {
 #[test]
 fn what_the_go_driver_recorded_is_understood() {
     let at: Timestamp = "2026-11-01T10:00:00Z".parse().unwrap();
-    let started = || Some(Attempt::Started { task: "task-7".to_owned(), at });
+    let (task, vcenter) = ("task-7".to_owned(), "vc.example".to_owned());
+    let started = || Some(Attempt::Started { task: task.clone(), vcenter: vcenter.clone(), at });
     let not_followed = "failed to add task to list view: not ready";
     for (volume, operation, expected) in [
         ("", operation("task-7", "InProgress", ""), started()),
