@@ -9,6 +9,7 @@ mod gate;
 mod nodes;
 mod records;
 mod sanity;
+mod searches;
 mod situations;
 mod volumes;
 mod world;
