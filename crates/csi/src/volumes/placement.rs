@@ -46,9 +46,8 @@ impl NodePlaces {
         vcenter: &str,
         incomplete: Option<&str>,
     ) -> Result<Vec<NodeHost>, Refusal> {
-        let unavailable = |what: String, remedy: &str| {
-            Err(Refusal::new(Kind::Unavailable, what).remedy(remedy))
-        };
+        let unavailable =
+            |what: String, remedy: &str| Err(Refusal::new(Kind::Unavailable, what).remedy(remedy));
         if self.hosts.is_empty() {
             let what = format!("no node of this cluster was found in vCenter {vcenter}");
             let remedy = "the driver's node pods must run (kubectl get csinodes), and vCenter must show their VMs to its user";
@@ -59,7 +58,10 @@ impl NodePlaces {
                 "no datastore can be chosen: vCenter {vcenter} does not show where {} runs ({why})",
                 self.missing.join(" and ")
             );
-            return unavailable(what, "a volume is created when all configured datacenters are seen");
+            return unavailable(
+                what,
+                "a volume is created when all configured datacenters are seen",
+            );
         }
         if !self.hosts.iter().any(|host| host.is_serving) {
             let names: Vec<&str> = self.hosts.iter().map(|host| host.name.as_str()).collect();
