@@ -107,9 +107,8 @@ impl Site {
 
     /// Waits until everything that is configured was answered, and privileges were read if somebody needs them.
     pub(crate) async fn current(&mut self) -> std::sync::Arc<Snapshot> {
-        let is_known = |snapshot: &Snapshot| {
-            is_current(snapshot) && snapshot.privileges_unknown().is_none()
-        };
+        let is_known =
+            |snapshot: &Snapshot| is_current(snapshot) && snapshot.privileges_unknown().is_none();
         self.until("vCenter is current", is_known).await
     }
 
