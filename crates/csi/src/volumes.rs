@@ -62,6 +62,9 @@ const LIMIT: Duration = Duration::from_secs(240);
 /// not carried out yet: callers that give up earlier are told that the volume is busy.
 const HELD_FOR: Duration = Duration::from_secs(3600);
 
+/// How long an attach or a detach that vCenter did not answer may still be carried out; unlike a create it writes no disk.
+const ATTACHED_WITHIN: Duration = Duration::from_secs(180);
+
 /// A volume to be created.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Create {
@@ -167,7 +170,7 @@ impl Volumes {
         overcommit: bool,
     ) -> Self {
         let (in_flight, running) = (InFlight::default(), TaskTracker::new());
-        let unsettled = Unsettled::new(settle);
+        let unsettled = Unsettled::new(settle.min(ATTACHED_WITHIN));
         Self(Arc::new(Inner {
             site,
             nodes,

@@ -12,9 +12,11 @@
 //! whose answers may be minutes old, and among the first class disks, which are not cached. A volume that exists is
 //! adopted, never deleted.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 use jiff::{SignedDuration, Timestamp};
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
 use vsphere::{
     cns::{Content, Created, NewVolume},
     connection::Connection,
@@ -39,6 +41,8 @@ use crate::refusal::{Kind, Refusal};
 const LONGEST_NAME: usize = 80;
 /// In the metadata of a first class disk: the cluster that CNS made it for.
 const CLUSTER_OF_DISK: &str = "cns.containerCluster.clusterId";
+/// How soon a task is recorded again that could not be.
+const RECORD_AGAIN: Duration = Duration::from_secs(1);
 /// Datastores that one request tries.
 const MOST_TRIES: usize = 3;
 
@@ -69,13 +73,7 @@ pub(super) async fn create(inner: &Inner, request: &Create) -> Result<Volume, Re
     let creation = Creation { inner, site: &site, connection, request, mebibytes, name };
     // Most requests are the first of their name, and need both answers.
     let (record, named) = tokio::join!(inner.journal.read(&request.name), creation.named());
-    let record = record?;
-    // After an attempt that made nothing, the class may be another one.
-    let may_exist = |record: &&Record| journal::attempt(record) != Some(Attempt::Failed);
-    if let Some(plan) = record.as_ref().filter(may_exist).and_then(journal::plan) {
-        creation.check_same(&plan)?;
-    }
-    Box::pin(creation.run(record, named)).await
+    Box::pin(creation.run(record?, named)).await
 }
 
 impl Creation<'_> {
@@ -87,29 +85,44 @@ impl Creation<'_> {
         named: Result<Option<Found>, Refusal>,
     ) -> Result<Volume, Refusal> {
         let latest = record.as_ref().and_then(journal::attempt);
-        // When vCenter was called, if it is not known what came of it.
+        // The last sign of an attempt, if it is not known what came of it.
         let mut uncertain = None;
         match &latest {
             Some(Attempt::Done { volume }) => {
                 // If it is gone, it was deleted since.
-                if let Some(mebibytes) = self.size(volume).await? {
+                if let Some(mebibytes) = self.size(volume).await.map_err(while_open)? {
+                    self.check_same(record.as_ref())?;
                     let found = Found { id: volume.clone(), mebibytes, in_cns: true };
                     return self.adopt(found, None).await;
                 }
             }
-            Some(Attempt::Started { task, at }) => match self.resume(task).await {
-                Ok(created) => return self.finish(record, created).await,
-                Err(error) if is_running(&error) => return Err(self.refused(error)),
-                Err(error) => {
-                    let volume = &self.request.name;
-                    tracing::info!(volume, %error, "earlier attempt to create the volume did not succeed");
-                    uncertain = (is_lost(&error) || is_ambiguous(&error)).then_some(*at);
+            Some(Attempt::Started { task, vcenter, at }) if self.is_here(vcenter) => {
+                match self.resume(task).await {
+                    Ok(created) if created.name.as_ref() == Some(&self.name) => {
+                        return self.finish(record, created).await;
+                    }
+                    // Not every answer has a name, and a vCenter that was restored gives ids of tasks again.
+                    Ok(_) => uncertain = Some(*at),
+                    Err(error) if is_running(&error) => return Err(self.open(record, error).await),
+                    Err(error) => {
+                        let volume = &self.request.name;
+                        tracing::info!(volume, %error, "earlier attempt to create the volume did not succeed");
+                        uncertain = (is_lost(&error) || is_ambiguous(&error)).then_some(*at);
+                    }
                 }
-            },
+            }
+            // A task of another vCenter.
+            Some(Attempt::Started { at, .. }) => uncertain = Some(*at),
             Some(Attempt::Called { at }) => uncertain = Some(*at),
             Some(Attempt::Failed) | None => {}
         }
-        let found = if latest.is_some() { self.find().await? } else { named? };
+        let found = match latest {
+            None => named?,
+            Some(Attempt::Started { .. } | Attempt::Called { .. }) => {
+                self.find().await.map_err(while_open)?
+            }
+            Some(Attempt::Failed | Attempt::Done { .. }) => self.find().await?,
+        };
         if let Some(found) = found {
             return self.adopt(found, record).await;
         }
@@ -214,17 +227,56 @@ impl Creation<'_> {
     ) -> Result<(Record, Result<Created, Error>), Refusal> {
         let started = match self.connection.volumes().create(new).await {
             Ok(started) => started,
-            Err(error) if !is_certain(&error) => return Err(self.refused(error)),
+            Err(error) if !is_certain(&error) => return Err(self.open(Some(record), error).await),
             Err(error) => return Ok((record, Err(error))),
         };
-        // If the process ends before the task is recorded, the next one searches for the volume.
-        let recording = self.inner.journal.started(record, started.task().value());
-        let waiting = async { Ok(started.wait(super::LIMIT).await) };
-        let (record, ended) = tokio::try_join!(recording, waiting)?;
+        let has_ended = CancellationToken::new();
+        let waiting = async {
+            let ended = started.wait(super::LIMIT).await;
+            has_ended.cancel();
+            ended
+        };
+        // The volume is held until the task has ended, whatever becomes of the record.
+        let recording = self.record_task(record, started.task().value(), &has_ended);
+        let (record, ended) = tokio::join!(recording, waiting);
         match ended {
-            Err(error) if is_running(&error) || is_lost(&error) => Err(self.refused(error)),
-            ended => Ok((record, ended)),
+            Err(error) if is_running(&error) || is_lost(&error) => {
+                Err(self.open(Some(record?), error).await)
+            }
+            ended => Ok((record?, ended)),
         }
+    }
+
+    /// Records the task of an attempt, also if the API server is away for a moment. If the process ends before that,
+    /// the next one searches for the volume.
+    async fn record_task(
+        &self,
+        record: Record,
+        task: &str,
+        has_ended: &CancellationToken,
+    ) -> Result<Record, Refusal> {
+        loop {
+            match self.inner.journal.started(record.clone(), task).await {
+                Err(refusal) if refusal.kind == Kind::Unavailable => {
+                    tracing::warn!(volume = self.request.name, task, error = %refusal, "task not recorded; trying again");
+                }
+                written => return written.map_err(while_open),
+            }
+            if has_ended.run_until_cancelled(sleep(RECORD_AGAIN)).await.is_none() {
+                // How the task ended is recorded next.
+                return Ok(record);
+            }
+        }
+    }
+
+    /// The refusal while it is not known what came of an attempt: until now it was under way.
+    async fn open(&self, record: Option<Record>, error: Error) -> Refusal {
+        if let Some(record) = record
+            && let Err(refusal) = self.inner.journal.under_way(record).await
+        {
+            tracing::warn!(volume = self.request.name, error = %refusal, "attempt not recorded as under way");
+        }
+        while_open(self.refused(error))
     }
 
     /// After a failure: nothing was made, or it is adopted.
@@ -236,8 +288,8 @@ impl Creation<'_> {
             return Ok(Tried::Made(self.adopt(found, Some(record)).await?));
         }
         if is_ambiguous(&error) {
-            // The record stays open: what CNS began may still end.
-            return Err(while_open(self.refused(error)));
+            // What CNS began may still end.
+            return Err(self.open(Some(record), error).await);
         }
         let record = self.inner.journal.failed(record, &error.to_string()).await?;
         match error.remedy {
@@ -253,16 +305,19 @@ impl Creation<'_> {
     /// Records a volume that was made, and answers.
     async fn finish(&self, record: Option<Record>, created: Created) -> Result<Volume, Refusal> {
         let id = created.volume.id;
+        let planned = record.as_ref().and_then(journal::plan).map(|plan| plan.size);
+        let planned = planned.unwrap_or(self.mebibytes);
         // One that was there before may be of another size.
         let mebibytes = match created.existed {
-            true => self.size(&id).await?.unwrap_or(self.mebibytes),
-            false => self.mebibytes,
+            true => self.size(&id).await.map_err(while_open)?.unwrap_or(planned),
+            false => planned,
         };
         self.adopt(Found { id, mebibytes, in_cns: true }, record).await
     }
 
     /// Answers with a volume that exists, if it is what is asked for.
     async fn adopt(&self, found: Found, record: Option<Record>) -> Result<Volume, Refusal> {
+        self.check_same(record.as_ref())?;
         let Found { id, mebibytes, in_cns } = found;
         let size = bytes(mebibytes);
         let fits =
@@ -278,14 +333,14 @@ impl Creation<'_> {
         }
         if !in_cns {
             let content = Content::Disk(id.clone());
-            let metadata = Some(self.metadata().await?);
+            let metadata = Some(self.metadata().await.map_err(while_open)?);
             let known = NewVolume { metadata, ..NewVolume::new(&self.name, content) };
             let registered =
                 async { self.connection.volumes().create(&known).await?.wait(super::LIMIT).await };
             registered.await.map_err(|error| while_open(self.refused(error)))?;
         }
         if let Some(record) = record {
-            self.inner.journal.done(record, &id, mebibytes).await?;
+            self.inner.journal.done(record, &id, mebibytes).await.map_err(while_open)?;
         }
         Ok(Volume { id, bytes: size })
     }
@@ -343,14 +398,6 @@ impl Creation<'_> {
     async fn decide(&self) -> Result<(Decision, Option<String>), Refusal> {
         let nodes = self.inner.nodes.current().unwrap_or_default();
         let (stores, hosts) = self.site.places(&nodes)?;
-        if hosts.is_empty() {
-            let what = format!(
-                "volume {}: no node of this cluster was found in vCenter",
-                self.request.name
-            );
-            let remedy = "the driver's node pods must run (kubectl get csinodes), and vCenter must show their VMs to its user";
-            return Err(Refusal::new(Kind::Unavailable, what).remedy(remedy));
-        }
         let wish = Wish {
             bytes: bytes(self.mebibytes),
             url: self.request.datastore_url.clone(),
@@ -366,6 +413,11 @@ impl Creation<'_> {
         Ok((decision, Some(policy.id)))
     }
 
+    /// Whether a record is about this vCenter.
+    fn is_here(&self, vcenter: &str) -> bool {
+        vcenter.is_empty() || vcenter.eq_ignore_ascii_case(&self.site.server)
+    }
+
     async fn resume(&self, task: &str) -> Result<Created, Error> {
         self.connection.volumes().resume::<Created>(task).wait(super::LIMIT).await
     }
@@ -379,8 +431,13 @@ impl Creation<'_> {
         self.site.metadata(&self.connection).await.map_err(|error| self.refused(error))
     }
 
-    /// An attempt under this name asked for something else.
-    fn check_same(&self, plan: &Plan) -> Result<(), Refusal> {
+    /// Refuses a volume whose attempt asked for something else. Before it is known that the attempt made a volume
+    /// there is nothing to compare: the class may have been corrected since.
+    fn check_same(&self, record: Option<&Record>) -> Result<(), Refusal> {
+        let failed = |record: &&Record| journal::attempt(record) == Some(Attempt::Failed);
+        let Some(plan) = record.filter(|one| !failed(one)).and_then(journal::plan) else {
+            return Ok(());
+        };
         let differs = |what: &str| {
             let name = &self.request.name;
             let what = format!("volume {name} was requested before with another {what}");

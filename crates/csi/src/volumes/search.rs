@@ -1,7 +1,9 @@
-//! Finding volumes by their names. Those who search at the same time share a query.
+//! Finding volumes by their names. Those who search at the same time share a query. If that fails each has one of its
+//! own: what fails for one name, or for so many, must not fail for all of them.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use futures::future::join_all;
 use tokio::sync::oneshot;
 use vsphere::{
     cns::Select,
@@ -10,8 +12,8 @@ use vsphere::{
     types::{CnsQueryFilter, CnsVolume},
 };
 
-/// Names in one query.
-const MOST_NAMES: usize = 64;
+/// Names in one query: with more, a query may be slow or fail.
+const MOST_NAMES: usize = 10;
 
 type Answer = Result<Vec<CnsVolume>, Error>;
 type Waiting = (String, oneshot::Sender<Answer>);
@@ -66,19 +68,39 @@ async fn query(connection: &Connection, cluster: &str, batch: Vec<Waiting>) {
     if batch.is_empty() {
         return;
     }
+    let found = list(connection, cluster, batch.iter().map(|(name, _)| name.clone())).await;
+    if let Err(error) = &found
+        && batch.len() > 1
+    {
+        tracing::warn!(%error, names = batch.len(), "query of several volumes failed; asking for each");
+        let each = batch.into_iter().map(async |(name, sender)| {
+            let found = list(connection, cluster, [name.clone()]).await;
+            sender.send(found.map(|volumes| called(&name, &volumes))).unwrap_or_default();
+        });
+        join_all(each).await;
+        return;
+    }
+    for (name, sender) in batch {
+        let own = found.as_ref().map(|volumes| called(&name, volumes)).map_err(Clone::clone);
+        // Whoever gave up waiting does not want to know.
+        sender.send(own).unwrap_or_default();
+    }
+}
+
+fn called(name: &str, volumes: &[CnsVolume]) -> Vec<CnsVolume> {
+    volumes.iter().filter(|one| one.name.as_deref() == Some(name)).cloned().collect()
+}
+
+async fn list(
+    connection: &Connection,
+    cluster: &str,
+    names: impl IntoIterator<Item = String>,
+) -> Answer {
     let filter = CnsQueryFilter {
-        names: batch.iter().map(|(name, _)| name.clone()).collect(),
+        names: names.into_iter().collect(),
         container_cluster_ids: vec![cluster.to_owned()],
         ..CnsQueryFilter::default()
     };
     let select = [Select::VolumeName, Select::VolumeType, Select::BackingObjectDetails];
-    let found = connection.volumes().list(filter, &select).await;
-    for (name, sender) in batch {
-        let own = |volumes: &Vec<CnsVolume>| {
-            let own = volumes.iter().filter(|one| one.name.as_deref() == Some(&*name));
-            own.cloned().collect()
-        };
-        // Whoever gave up waiting does not want to know.
-        sender.send(found.as_ref().map(own).map_err(Clone::clone)).unwrap_or_default();
-    }
+    connection.volumes().list(filter, &select).await
 }

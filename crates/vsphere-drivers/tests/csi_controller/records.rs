@@ -1,7 +1,7 @@
 //! What the Go driver began, this driver ends: its records are in the API before the controller starts.
 
 use jiff::{SignedDuration, Timestamp};
-use kube::api::{DeleteParams, PostParams};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use lab::vcenter::{Fault, Moment};
 use serde_json::{Value, json};
 use tonic::Code;
@@ -10,6 +10,8 @@ use crate::world::{World, request};
 
 /// The latest operation of a record.
 struct Operation<'a> {
+    /// Another one than the configured one.
+    vcenter: Option<&'a str>,
     task: &'a str,
     status: &'a str,
     error: &'a str,
@@ -17,8 +19,13 @@ struct Operation<'a> {
     age: SignedDuration,
 }
 
-const IN_PROGRESS: Operation<'_> =
-    Operation { task: "", status: "InProgress", error: "", age: SignedDuration::from_mins(5) };
+const IN_PROGRESS: Operation<'_> = Operation {
+    vcenter: None,
+    task: "",
+    status: "InProgress",
+    error: "",
+    age: SignedDuration::from_mins(5),
+};
 
 impl World {
     /// Puts a record of the Go driver in the place of ours, if there is one.
@@ -28,7 +35,7 @@ impl World {
         let details = json!({
             "taskInvocationTimestamp": began,
             "taskId": operation.task,
-            "vCenterServer": "vc.example",
+            "vCenterServer": operation.vcenter.map_or_else(|| self.server(), str::to_owned),
             "opId": "1a2b3c4d",
             "taskStatus": operation.status,
             "error": operation.error,
@@ -166,4 +173,71 @@ async fn a_task_of_the_go_driver_that_runs_is_waited_for() {
     let (created, released) = tokio::join!(created, control.release_tasks());
     released.unwrap();
     assert_eq!(world.volumes().await, [created.unwrap()]);
+}
+
+/// After a restore, a vCenter gives ids of tasks again, and another vCenter has ids of its own.
+#[tokio::test]
+async fn the_volume_of_another_task_is_not_taken() {
+    let world = World::start().await;
+    let controller = world.run(&[]).await;
+    controller.until_ready().await;
+    let other = controller.create(request("other", 64)).await.unwrap();
+    let task = world.task("other").await;
+    let mut made = vec![other];
+    for (name, vcenter) in [("restored", None), ("moved", Some("other.example"))] {
+        let task = task.as_str();
+        world.record_as_go(name, "", &Operation { vcenter, task, ..IN_PROGRESS }).await;
+        let volume = controller.create(request(name, 64)).await.unwrap();
+        assert!(!made.contains(&volume), "{name}: {}", controller.log());
+        made.push(volume);
+    }
+    assert_eq!(world.volumes().await.len(), 3);
+}
+
+/// csi-provisioner forgets a volume after a code that it takes for final.
+#[tokio::test]
+async fn no_code_is_final_while_a_volume_may_exist() {
+    let world = World::start().await;
+    let controller = world.run(&[]).await;
+    controller.until_ready().await;
+    let made = controller.create(request("made", 64)).await.unwrap();
+    let task = world.task("made").await;
+    let denied = Fault { count: 1_000_000, ..Fault::next("CnsQueryVolume", "NoPermission") };
+    let control = world.vcenter.control();
+    let rule = control.fail(&denied).await.unwrap();
+    for (name, task) in [("called", ""), ("lost", "task-7"), ("taken", task.as_str())] {
+        world.record_as_go(name, "", &Operation { task, ..IN_PROGRESS }).await;
+        let refused = controller.create(request(name, 64)).await.unwrap_err();
+        assert_eq!(refused.code(), Code::Unavailable, "{name}: {refused}");
+    }
+    let refused = controller.create(request("new", 64)).await.unwrap_err();
+    assert_eq!(refused.code(), Code::PermissionDenied, "{refused}");
+    control.disarm_one(rule).await.unwrap();
+    assert_eq!(controller.create(request("made", 64)).await.unwrap(), made);
+}
+
+#[tokio::test]
+async fn a_class_that_was_corrected_is_compared_only_with_a_volume_that_exists() {
+    let world = World::start().await;
+    let controller = world.run(&[]).await;
+    controller.until_ready().await;
+    let plan = json!({"size": 64, "policy": "mistyped", "datastore": "datastore-1"}).to_string();
+    let annotate = async |name: &str| {
+        let annotations = json!({"csi.vsphere.vmware.com/create": plan});
+        let patch = Patch::Merge(json!({"metadata": {"annotations": annotations}}));
+        world.records().patch(name, &PatchParams::default(), &patch).await.unwrap();
+    };
+    let age = SignedDuration::from_secs(2);
+    world.record_as_go("fresh", "", &Operation { age, ..IN_PROGRESS }).await;
+    annotate("fresh").await;
+    let refused = controller.create(request("fresh", 64)).await.unwrap_err();
+    assert_eq!(refused.code(), Code::Aborted, "{refused}");
+    world.record_as_go("settled", "", &IN_PROGRESS).await;
+    annotate("settled").await;
+    controller.create(request("settled", 64)).await.unwrap();
+
+    controller.create(request("made", 64)).await.unwrap();
+    annotate("made").await;
+    let refused = controller.create(request("made", 64)).await.unwrap_err();
+    assert_eq!(refused.code(), Code::AlreadyExists, "{refused}");
 }

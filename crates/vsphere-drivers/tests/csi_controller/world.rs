@@ -114,14 +114,24 @@ impl World {
 
     /// The configuration that works; `more` is added to its global section.
     pub(crate) fn configuration(&self, more: &str) -> String {
-        let url = self.vcenter.url();
-        let authority = url.trim_start_matches("https://").split('/').next().unwrap();
-        let (host, port) = authority.rsplit_once(':').unwrap();
+        let (host, port) = self.address();
         format!(
             "[Global]\ncluster-id = \"lab\"\nca-file = \"{}\"\n{more}\n[VirtualCenter \"{host}\"]\n\
              user = \"csi@vsphere.local\"\npassword = \"Lab-csi-1!\"\nport = \"{port}\"\n",
             self.vcenter.authority().display()
         )
+    }
+
+    /// vCenter as the configuration names it.
+    pub(crate) fn server(&self) -> String {
+        self.address().0
+    }
+
+    fn address(&self) -> (String, String) {
+        let url = self.vcenter.url();
+        let authority = url.trim_start_matches("https://").split('/').next().unwrap();
+        let (host, port) = authority.rsplit_once(':').unwrap();
+        (host.to_owned(), port.to_owned())
     }
 
     /// Starts the controller and waits until it serves.

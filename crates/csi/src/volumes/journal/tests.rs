@@ -40,7 +40,8 @@ fn latest(volume: &str, operation: &serde_json::Value) -> Record {
 #[test]
 fn what_the_go_driver_recorded_is_understood() {
     let at: Timestamp = "2026-11-01T10:00:00Z".parse().unwrap();
-    let started = || Some(Attempt::Started { task: "task-7".to_owned(), at });
+    let (task, vcenter) = ("task-7".to_owned(), "vc.example".to_owned());
+    let started = || Some(Attempt::Started { task: task.clone(), vcenter: vcenter.clone(), at });
     let not_followed = "failed to add task to list view: not ready";
     for (volume, operation, expected) in [
         ("", operation("task-7", "InProgress", ""), started()),
@@ -83,6 +84,22 @@ fn a_plan_is_read_as_it_was_written() {
     let text = serde_json::to_string(&written).unwrap();
     record.metadata.annotations = Some([(super::PLAN.to_owned(), text)].into());
     assert_eq!(plan(&record), Some(written));
+}
+
+#[test]
+fn an_attempt_counts_from_the_last_time_that_it_was_under_way() {
+    let mut record = latest("", &operation("", "InProgress", ""));
+    let called: Timestamp = "2026-11-01T10:00:00Z".parse().unwrap();
+    for (under_way, at) in [
+        ("2026-11-01T10:04:00Z", called + SignedDuration::from_mins(4)),
+        // Of an earlier attempt, which the Go driver followed by this one.
+        ("2026-11-01T09:59:00Z", called),
+        ("soon", called),
+    ] {
+        let annotation = (super::UNDER_WAY.to_owned(), under_way.to_owned());
+        record.metadata.annotations = Some([annotation].into());
+        assert_eq!(attempt(&record), Some(Attempt::Called { at }), "{under_way}");
+    }
 }
 
 #[test]
