@@ -21,8 +21,15 @@ pub(crate) const NODES: &str = "nodes::";
 const AT_ONCE: &str = "4";
 
 /// Test programs that wait for their peers most of the time.
-const PATIENT: [&str; 6] =
-    ["controller", "csi_controller", "csi_schedules", "deployed", "program", "schedules"];
+const PATIENT: [&str; 7] = [
+    "controller",
+    "csi_controller",
+    "csi_deployed",
+    "csi_schedules",
+    "deployed",
+    "program",
+    "schedules",
+];
 
 /// The test program that reaps killed labs, where no other test may be at it meanwhile.
 const ALONE: &str = "nothing_left";

@@ -15,6 +15,9 @@ use crate::{
     xml::Malformed,
 };
 
+/// The folder above all datacenters. Clients show it as the vCenter, and every vCenter has it under this value.
+const ROOT_FOLDER: &str = "group-d1";
+
 /// A call that did not succeed.
 #[derive(Debug, Clone)]
 pub struct Error {
@@ -112,7 +115,9 @@ impl fmt::Display for Error {
             Remedy::NoPermission { object, privilege } => {
                 let privilege = privilege.as_deref().unwrap_or("that the call needs");
                 write!(f, "; grant the user a role with the privilege {privilege}")?;
-                object.iter().try_for_each(|object| write!(f, " on {} {object}", object.kind()))
+                object.iter().try_for_each(|object| write!(f, " on {} {object}", object.kind()))?;
+                let is_root = object.as_ref().is_some_and(|object| object.value() == ROOT_FOLDER);
+                f.write_str(if is_root { " (the vCenter itself)" } else { "" })
             }
             Remedy::Invalid { field: Some(field) } => write!(f, " (argument {field})"),
             Remedy::Unfinished { task } => write!(f, "; task {task} may still change things"),

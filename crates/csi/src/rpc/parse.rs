@@ -134,8 +134,10 @@ fn file_system(name: &str) -> Result<Option<FileSystem>, Refusal> {
     }
     match FileSystem::from_name(&name.to_ascii_lowercase()) {
         Some(FileSystem::Ext2) | None => {
-            let what = format!("fsType {} is not possible on this node", quoted(name));
-            Err(invalid(what).remedy("use ext4, ext3, xfs or btrfs"))
+            let what = format!("fsType {} is not a file system of this driver", quoted(name));
+            let remedy = "use ext4, ext3, xfs or btrfs; of new volumes it is csi.storage.k8s.io/fstype \
+                          of the StorageClass";
+            Err(invalid(what).remedy(remedy))
         }
         known => Ok(known),
     }

@@ -358,7 +358,8 @@ fn unavailable(name: &str, what: &str, error: kube::Error) -> Refusal {
     {
         let remedy = "install the CustomResourceDefinition cnsvolumeoperationrequests.cns.vmware.com and \
                       the namespace of the driver: kubectl apply -f deploy/csi-driver.yaml";
-        return Refusal::new(Kind::Precondition, what).because(error).remedy(remedy);
+        // The client's own text shows the answer three times.
+        return Refusal::new(Kind::Precondition, what).because(&*answer.message).remedy(remedy);
     }
     Refusal::new(Kind::Unavailable, what).because(error)
 }

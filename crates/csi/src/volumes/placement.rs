@@ -149,7 +149,8 @@ impl fmt::Display for Reason {
             Self::Maintenance(mode) => write!(f, "it is in maintenance ({mode})"),
             Self::Suspended => f.write_str("it is suspended for new volumes"),
             Self::NotShared(hosts) => {
-                write!(f, "not writable from {}, which runs nodes", hosts.join(" and "))
+                let run = if hosts.len() == 1 { "runs" } else { "run" };
+                write!(f, "not writable from {}, which {run} nodes", hosts.join(" and "))
             }
             Self::NoPrivilege => {
                 f.write_str("the user lacks Datastore.FileManagement or System.Read on it")

@@ -5,6 +5,8 @@
 mod attach;
 mod attachments;
 mod crashes;
+#[path = "../support/csi_lab.rs"]
+mod csi_lab;
 mod doubts;
 mod gate;
 mod nodes;

@@ -1,35 +1,19 @@
 //! csi-sanity on a node, with the driver as its manifests deploy it and disks that are real. Needs root.
 
-use std::{
-    fs,
-    os::unix::fs::symlink,
-    path::{Path, PathBuf},
-};
+use std::{fs, os::unix::fs::symlink};
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, api::ListParams};
-use lab::{
-    Lab, Node, Progress, Spec, components,
-    csi_driver::{self, NAMESPACE},
-    image::Drivers,
-};
+use lab::{Lab, Node, Spec, components, csi_driver::NAMESPACE};
 
-use crate::{sanity::Outcome, world::MIB};
+use crate::{
+    csi_lab::{deployed, outside},
+    sanity::Outcome,
+    world::MIB,
+};
 
 /// A directory of the node that the plugin's pod shares with it.
 const SHARED: &str = "/var/lib/kubelet/sanity";
-
-/// A lab with the driver of this build.
-async fn deployed() -> Lab {
-    let lab = Lab::start(&Spec::with_vcenter()).await.unwrap();
-    let program = Path::new(env!("CARGO_BIN_EXE_vsphere-drivers"));
-    let archive = lab.control_plane().world().dir().join("drivers.tar");
-    Drivers::around(program).unwrap().image.write(&archive).unwrap();
-    let objects = csi_driver::manifests().unwrap();
-    let progress = Progress::shown(csi_driver::STEPS);
-    csi_driver::install(&lab, &archive, &objects, &progress).await.unwrap();
-    lab
-}
 
 /// A node with a pod of the controller, and the directory of the pod's socket as the node sees it.
 async fn controller_of(lab: &Lab) -> (&Node, String) {
@@ -40,11 +24,6 @@ async fn controller_of(lab: &Lab) -> (&Node, String) {
     let node = lab.nodes().iter().find(|node| node.name() == name).unwrap();
     let volumes = format!("/var/lib/kubelet/pods/{}/volumes", pod.metadata.uid.unwrap());
     (node, format!("{volumes}/kubernetes.io~empty-dir/socket-dir"))
-}
-
-/// A path of the node as the machine sees it.
-fn outside(node: &Node, path: &str) -> PathBuf {
-    node.disks().parent().unwrap().join("root").join(path.trim_start_matches('/'))
 }
 
 /// Runs all specs with volumes of this access type.
@@ -72,7 +51,7 @@ fn sanity(node: &Node, access: &str) -> Outcome {
 
 #[tokio::test]
 async fn the_deployed_driver_passes_csi_sanity_with_file_systems_and_with_block_devices() {
-    let lab = deployed().await;
+    let lab = deployed(&Spec::with_vcenter()).await;
     let (node, controller) = controller_of(&lab).await;
     let shared = outside(node, SHARED);
     fs::create_dir_all(&shared).unwrap();

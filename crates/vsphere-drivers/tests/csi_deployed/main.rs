@@ -1,0 +1,7 @@
+//! The CSI driver as it is deployed: its manifests, its image, real kubelets, and disks that are real. Needs root.
+
+#![cfg(test)]
+
+#[path = "../support/csi_lab.rs"]
+mod csi_lab;
+mod nodes;
