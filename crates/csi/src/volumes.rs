@@ -40,7 +40,7 @@ use std::{
 };
 
 use tokio::{sync::watch, time::timeout};
-use tokio_util::task::TaskTracker;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use vsphere::types::{AnyCnsBackingObjectDetails, CnsVolume};
 
 pub use self::site::Site;
@@ -197,7 +197,7 @@ impl Volumes {
     /// When no datastore can take it, one of this name is different, or vCenter refuses.
     pub async fn create(&self, request: Create) -> Result<Volume, Refusal> {
         let name = request.name.clone();
-        self.hold(&name, async move |inner| create::create(&inner, &request).await).await
+        self.hold(&name, async move |inner, _| create::create(&inner, &request).await).await
     }
 
     /// Deletes a volume and its disk. One that does not exist is done.
@@ -206,7 +206,7 @@ impl Volumes {
     /// When a VM has it, or vCenter refuses.
     pub async fn delete(&self, volume: &str) -> Result<(), Refusal> {
         let id = volume.to_owned();
-        self.hold(volume, async move |inner| change::delete(&inner, &id).await).await
+        self.hold(volume, async move |inner, _| change::delete(&inner, &id).await).await
     }
 
     /// Attaches a volume to the VM of a node, named by its UUID or its name. One that the VM has is done.
@@ -215,7 +215,10 @@ impl Volumes {
     /// When another VM has it, there is no place for it, or vCenter refuses.
     pub async fn publish(&self, volume: &str, node: &str) -> Result<Published, Refusal> {
         let (id, node) = (volume.to_owned(), node.to_owned());
-        self.hold(volume, async move |inner| publish::publish(&inner, &id, &node).await).await
+        self.hold(volume, async move |inner, caller| {
+            publish::publish(&inner, &id, &node, &caller).await
+        })
+        .await
     }
 
     /// Detaches a volume from the VM of a node. A volume, VM or attachment that does not exist is done.
@@ -224,7 +227,10 @@ impl Volumes {
     /// When the VM still has it.
     pub async fn unpublish(&self, volume: &str, node: &str) -> Result<(), Refusal> {
         let (id, node) = (volume.to_owned(), node.to_owned());
-        self.hold(volume, async move |inner| publish::unpublish(&inner, &id, &node).await).await
+        self.hold(volume, async move |inner, caller| {
+            publish::unpublish(&inner, &id, &node, &caller).await
+        })
+        .await
     }
 
     /// Grows a volume to at least this many bytes. One that is as large is done.
@@ -238,7 +244,7 @@ impl Volumes {
         limit: Option<u64>,
     ) -> Result<Expanded, Refusal> {
         let id = volume.to_owned();
-        self.hold(volume, async move |inner| change::expand(&inner, &id, required, limit).await)
+        self.hold(volume, async move |inner, _| change::expand(&inner, &id, required, limit).await)
             .await
     }
 
@@ -303,11 +309,12 @@ impl Volumes {
         publish::is_off(&self.0, node)
     }
 
-    /// Runs an operation to its end, even if the caller gives up, while it holds the volume.
+    /// Runs an operation to its end, even if the caller gives up, while it holds the volume. The operation learns of
+    /// that, so that it need not begin what it has not begun yet.
     async fn hold<T, F>(
         &self,
         volume: &str,
-        operation: impl FnOnce(Arc<Inner>) -> F,
+        operation: impl FnOnce(Arc<Inner>, CancellationToken) -> F,
     ) -> Result<T, Refusal>
     where
         T: Send + 'static,
@@ -315,7 +322,9 @@ impl Volumes {
     {
         refuse_other_kinds(volume)?;
         let claim = self.0.in_flight.claim(volume)?;
-        let work = operation(Arc::clone(&self.0));
+        let caller = CancellationToken::new();
+        let _waits = caller.clone().drop_guard();
+        let work = operation(Arc::clone(&self.0), caller);
         let span = tracing::Span::current();
         let running = self.0.running.spawn(tracing::Instrument::instrument(
             async move {

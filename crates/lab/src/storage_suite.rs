@@ -82,7 +82,7 @@ pub fn divide(lab: &Lab, specs: Vec<Spec>) -> Result<(Vec<Outcome>, Vec<Spec>)> 
         };
         match reason {
             Some(reason) => {
-                skipped.push(Outcome { spec, state: State::Skipped, reason, took: Duration::ZERO })
+                skipped.push(Outcome { spec, state: State::Skipped, reason, took: Duration::ZERO });
             }
             None => rest.push(spec),
         }

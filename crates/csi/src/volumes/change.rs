@@ -3,7 +3,7 @@
 use vsphere::{
     cns::{Content, NewVolume, Select},
     connection::Connection,
-    error::{Error, Missing, Remedy},
+    error::{Cause, Error, Missing, Remedy},
     types::{CnsVolume, CnsVolumeId},
 };
 
@@ -16,8 +16,10 @@ pub(super) async fn delete(inner: &Inner, volume: &str) -> Result<(), Refusal> {
     let site = inner.site()?;
     let connection = site.connection()?;
     let id = CnsVolumeId::from(volume);
-    let Err(error) = delete_once(&connection, &id).await else { return Ok(()) };
     let what = format!("volume {volume} was not deleted");
+    // It is not known of every release whether it refuses, or deletes the snapshots, too.
+    refuse_with_snapshots(&connection, &id, &what).await?;
+    let Err(error) = delete_once(&connection, &id).await else { return Ok(()) };
     if error.fault().is_none() && !matches!(error.remedy, Remedy::Unfinished { .. }) {
         // There was no answer: CNS may have a record although there is no disk.
         return Err(refused(what, error));
@@ -40,6 +42,7 @@ pub(super) async fn delete(inner: &Inner, volume: &str) -> Result<(), Refusal> {
             match restore(&site, &connection, volume, is_unknown).await {
                 Ok(Left::Nothing) => Ok(()),
                 Ok(Left::Restored) => {
+                    refuse_with_snapshots(&connection, &id, &what).await?;
                     delete_once(&connection, &id).await.map_err(|error| refused(what, error))
                 }
                 Ok(Left::Known) => Err(with_snapshots(&connection, &id, what, error).await),
@@ -124,6 +127,42 @@ async fn register(site: &Site, connection: &Connection, volume: &str) -> Result<
     registered.await.map(|_| ()).map_err(|error| refused(what(), error))
 }
 
+/// The ids of the snapshots of a volume; none where the release has no snapshots, or CNS does not know the volume.
+async fn snapshots(connection: &Connection, id: &CnsVolumeId) -> Result<Vec<String>, Error> {
+    let mut pages = connection.volumes().snapshots_of(id);
+    let page = match pages.next_page(super::LIMIT).await {
+        Ok(page) => page.unwrap_or_default(),
+        Err(error) if matches!(error.failure().cause, Cause::TooOld(_)) => Vec::new(),
+        Err(error) if matches!(error.remedy, Remedy::NotFound { .. }) => Vec::new(),
+        Err(error) => return Err(error),
+    };
+    let mut ids = Vec::new();
+    for snapshot in page {
+        match snapshot {
+            Ok(snapshot) => ids.push(snapshot.snapshot_id.id),
+            Err(error) if matches!(error.remedy, Remedy::NotFound { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(ids)
+}
+
+async fn refuse_with_snapshots(
+    connection: &Connection,
+    id: &CnsVolumeId,
+    what: &str,
+) -> Result<(), Refusal> {
+    match snapshots(connection, id).await {
+        Ok(ids) if ids.is_empty() => Ok(()),
+        Ok(ids) => Err(has_snapshots(what, &ids)),
+        // What is not there has none, whatever CNS makes of its id.
+        Err(error) => match disk(connection, &id.id).await {
+            Ok(None) => Ok(()),
+            _ => Err(refused(format!("{what}: its snapshots could not be read"), error)),
+        },
+    }
+}
+
 /// The refusal of a change that vCenter gave no reason for: snapshots are the usual one.
 async fn with_snapshots(
     connection: &Connection,
@@ -131,18 +170,16 @@ async fn with_snapshots(
     what: String,
     error: Error,
 ) -> Refusal {
-    let mut pages = connection.volumes().snapshots_of(id);
-    let Ok(Some(snapshots)) = pages.next_page(super::LIMIT).await else {
-        return refused(what, error);
-    };
-    let snapshots = snapshots.iter().filter_map(|one| one.as_ref().ok());
-    let ids: Vec<_> = snapshots.map(|one| one.snapshot_id.id.as_str()).collect();
-    if ids.is_empty() {
-        return refused(what, error);
+    match snapshots(connection, id).await {
+        Ok(ids) if !ids.is_empty() => has_snapshots(&what, &ids).because(error),
+        _ => refused(what, error),
     }
+}
+
+fn has_snapshots(what: &str, ids: &[String]) -> Refusal {
     let what = format!("{what}: it has the snapshots {}", ids.join(", "));
     let remedy = "delete its VolumeSnapshots, and those that only vCenter knows there";
-    Refusal::new(Kind::Precondition, what).because(error).remedy(remedy)
+    Refusal::new(Kind::Precondition, what).remedy(remedy)
 }
 
 pub(super) async fn expand(

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use tokio_util::sync::CancellationToken;
 use vsphere::{
     connection::Connection,
     error::{Cause, Error, Missing, Remedy},
@@ -44,7 +45,23 @@ impl NodeVm {
     }
 }
 
-pub(super) async fn publish(inner: &Inner, volume: &str, node: &str) -> Result<Published, Refusal> {
+/// One change of the disks of a node's VM.
+struct Attempt<'a> {
+    inner: &'a Inner,
+    site: &'a Site,
+    connection: &'a Connection,
+    volume: &'a str,
+    node: NodeVm,
+    /// Cancelled when its caller gives up.
+    caller: &'a CancellationToken,
+}
+
+pub(super) async fn publish(
+    inner: &Inner,
+    volume: &str,
+    node: &str,
+    caller: &CancellationToken,
+) -> Result<Published, Refusal> {
     let site = inner.site()?;
     let connection = site.connection()?;
     let uuid = uuid(inner, node)?;
@@ -53,53 +70,56 @@ pub(super) async fn publish(inner: &Inner, volume: &str, node: &str) -> Result<P
     };
     let node = NodeVm { name: name(inner, node), vm };
     inner.unsettled.check(node.reference(), volume, Change::Attach)?;
-    match change(inner, &site, &connection, &node, Change::Attach, volume).await {
+    let attempt = Attempt { inner, site: &site, connection: &connection, volume, node, caller };
+    match attempt.change(Change::Attach).await? {
         Ok(disk) => Ok(Published { disk: plain(&disk) }),
-        Err(error) => after_attach(inner, &site, &connection, volume, &node, error).await,
+        Err(error) => attempt.after_attach(error).await,
     }
 }
 
-/// Carries out a change, and notes one that may still be carried out after it failed.
-async fn change(
-    inner: &Inner,
-    site: &Site,
-    connection: &Connection,
-    node: &NodeVm,
-    change: Change,
-    volume: &str,
-) -> Result<String, Error> {
-    let vm = node.reference();
-    let changed = site.queues.change(connection, &inner.running, vm, change, volume).await;
-    if changed.as_ref().is_err_and(may_follow) {
-        inner.unsettled.note(vm, volume, change);
-    }
-    changed
-}
-
-/// What became of a volume whose attachment did not succeed plainly.
-async fn after_attach(
-    inner: &Inner,
-    site: &Site,
-    connection: &Connection,
-    volume: &str,
-    node: &NodeVm,
-    error: Error,
-) -> Result<Published, Refusal> {
-    let what = format!("volume {volume} was not attached to {}", node.describe());
-    // The devices of a VM decide; if they cannot be read, the first error is the better one.
-    let Ok(Some(devices)) = connection.inventory().devices(node.reference()).await else {
-        return Err(refused(what, error));
-    };
-    if let Some(disk) = disk_of(&devices, volume) {
-        let uuid = disk.backing.uuid.as_deref().unwrap_or_default();
-        if !uuid.is_empty() {
-            return Ok(Published { disk: plain(uuid) });
+impl Attempt<'_> {
+    /// Carries out a change, and notes one that may still be carried out after it failed.
+    ///
+    /// # Errors
+    /// When the caller gave up before the change was sent: then it never is.
+    async fn change(&self, change: Change) -> Result<Result<String, Error>, Refusal> {
+        let vm = self.node.reference();
+        let tasks = &self.inner.running;
+        let queues = &self.site.queues;
+        let changed =
+            queues.change(self.connection, tasks, vm, change, self.volume, self.caller).await;
+        let Some(changed) = changed else {
+            let what = format!(
+                "volume {} waited for its turn at {} when its caller gave up",
+                self.volume,
+                self.node.describe()
+            );
+            return Err(Refusal::new(Kind::Busy, what));
+        };
+        if changed.as_ref().is_err_and(may_follow) {
+            self.inner.unsettled.note(vm, self.volume, change);
         }
+        Ok(changed)
     }
-    match error.remedy {
-        Remedy::InUse => {
-            let holder = holder(inner, connection, volume).await;
-            let (by, remedy) = match holder {
+
+    /// What became of a volume whose attachment did not succeed plainly.
+    async fn after_attach(&self, error: Error) -> Result<Published, Refusal> {
+        let Self { inner, site, connection, volume, node, .. } = self;
+        let what = format!("volume {volume} was not attached to {}", node.describe());
+        // The devices of a VM decide; if they cannot be read, the first error is the better one.
+        let Ok(Some(devices)) = connection.inventory().devices(node.reference()).await else {
+            return Err(refused(what, error));
+        };
+        if let Some(disk) = disk_of(&devices, volume) {
+            let uuid = disk.backing.uuid.as_deref().unwrap_or_default();
+            if !uuid.is_empty() {
+                return Ok(Published { disk: plain(uuid) });
+            }
+        }
+        match error.remedy {
+            Remedy::InUse => {
+                let holder = holder(inner, connection, volume).await;
+                let (by, remedy) = match holder {
                 Some(name) => (
                     format!("it is attached to {name}"),
                     "it is detached when no pod uses it there; kubectl get volumeattachments lists attachments",
@@ -110,34 +130,64 @@ async fn after_attach(
                     "detach it there: Cluster, Monitor, Container Volumes in the vSphere Client shows the VM",
                 ),
             };
-            let refusal = Refusal::new(Kind::Precondition, format!("{what}: {by}"));
-            Err(refusal.because(error).remedy(remedy))
-        }
-        Remedy::NoSpace => Err(no_slot(&what, error, &devices)),
-        // CNS has a fault for it only from 8.0 on.
-        Remedy::Refused if lacks_controller(&error) || free_slots(&devices) == 0 => {
-            Err(no_slot(&what, error, &devices))
-        }
-        Remedy::Refused | Remedy::Invalid { .. } if is_too_old(&node.vm) => {
-            let version = node.vm.hardware_version.as_deref().unwrap_or_default();
-            let remedy = format!(
-                "upgrade its virtual hardware from {version} to vmx-15 or later (the VM must be powered off)"
-            );
-            Err(Refusal::new(Kind::Precondition, what).because(error).remedy(remedy))
-        }
-        _ if may_be_unknown(&error) => {
-            let is_unknown = matches!(error.remedy, Remedy::NotFound { .. });
-            match restore(site, connection, volume, is_unknown).await? {
-                Left::Nothing => Err(absent(what, error)),
-                Left::Known => Err(refused(what, error)),
-                Left::Restored => {
-                    let again = change(inner, site, connection, node, Change::Attach, volume).await;
-                    let disk = again.map_err(|error| refused(what, error))?;
-                    Ok(Published { disk: plain(&disk) })
+                let refusal = Refusal::new(Kind::Precondition, format!("{what}: {by}"));
+                Err(refusal.because(error).remedy(remedy))
+            }
+            // CNS has a fault for it only from 8.0 on.
+            Remedy::NoSpace | Remedy::Refused
+                if lacks_slot(&error) || free_slots(&devices) == 0 =>
+            {
+                Err(no_slot(&what, error, &devices))
+            }
+            // Not a matter of the VM: the scheduler must not take it for full.
+            Remedy::NoSpace => Err(Refusal::new(Kind::Unavailable, what)
+                .because(error)
+                .remedy("free space on the datastore of the volume or of the VM")),
+            Remedy::Refused | Remedy::Invalid { .. } if is_too_old(&node.vm) => {
+                let version = node.vm.hardware_version.as_deref().unwrap_or_default();
+                let remedy = format!(
+                    "upgrade its virtual hardware from {version} to vmx-15 or later (the VM must be powered off)"
+                );
+                Err(Refusal::new(Kind::Precondition, what).because(error).remedy(remedy))
+            }
+            _ if may_be_unknown(&error) => {
+                let is_unknown = matches!(error.remedy, Remedy::NotFound { .. });
+                match restore(site, connection, volume, is_unknown).await? {
+                    Left::Nothing => Err(absent(what, error)),
+                    Left::Known => Err(refused(what, error)),
+                    Left::Restored => {
+                        let again = self.change(Change::Attach).await?;
+                        let disk = again.map_err(|error| refused(what, error))?;
+                        Ok(Published { disk: plain(&disk) })
+                    }
                 }
             }
+            _ => Err(refused(what, error)),
         }
-        _ => Err(refused(what, error)),
+    }
+
+    /// Whether a volume is detached although vCenter did not say so plainly.
+    async fn after_detach(&self, error: Error) -> Result<(), Refusal> {
+        let Self { site, connection, volume, node, .. } = self;
+        let what = format!("volume {volume} was not detached from {}", node.describe());
+        match connection.inventory().devices(node.reference()).await {
+            // The VM is gone, and its devices with it. Otherwise they cannot be read, which shows nothing.
+            Ok(None) if is_gone(&error, node.reference()) => Ok(()),
+            Ok(Some(devices)) if disk_of(&devices, volume).is_none() => Ok(()),
+            Ok(Some(_)) if is_unknown(&error) || may_be_unknown(&error) => {
+                let is_unknown = is_unknown(&error);
+                let again = match restore(site, connection, volume, is_unknown).await {
+                    Ok(Left::Restored) => self.change(Change::Detach).await?,
+                    Ok(Left::Known) => return Err(refused(what, error)),
+                    Ok(Left::Nothing) | Err(_) => Err(error),
+                };
+                let Err(error) = again else { return Ok(()) };
+                let remedy =
+                    "CNS has lost the volume; detach the disk from the VM in the vSphere Client";
+                Err(Refusal::new(Kind::Precondition, what).because(error).remedy(remedy))
+            }
+            _ => Err(refused(what, error)),
+        }
     }
 }
 
@@ -146,7 +196,12 @@ fn absent(what: String, error: Error) -> Refusal {
     Refusal::new(Kind::NotFound, what).because(error).remedy(remedy)
 }
 
-pub(super) async fn unpublish(inner: &Inner, volume: &str, node: &str) -> Result<(), Refusal> {
+pub(super) async fn unpublish(
+    inner: &Inner,
+    volume: &str,
+    node: &str,
+    caller: &CancellationToken,
+) -> Result<(), Refusal> {
     let site = inner.site()?;
     let connection = site.connection()?;
     let vm = match uuid(inner, node) {
@@ -171,42 +226,11 @@ pub(super) async fn unpublish(inner: &Inner, volume: &str, node: &str) -> Result
         },
     };
     let node = NodeVm { name: name(inner, node), vm };
-    if let Err(error) = change(inner, &site, &connection, &node, Change::Detach, volume).await {
-        after_detach(inner, &site, &connection, volume, &node, error).await?;
+    let attempt = Attempt { inner, site: &site, connection: &connection, volume, node, caller };
+    if let Err(error) = attempt.change(Change::Detach).await? {
+        attempt.after_detach(error).await?;
     }
-    inner.unsettled.check(node.reference(), volume, Change::Detach)
-}
-
-/// Whether a volume is detached although vCenter did not say so plainly.
-async fn after_detach(
-    inner: &Inner,
-    site: &Site,
-    connection: &Connection,
-    volume: &str,
-    node: &NodeVm,
-    error: Error,
-) -> Result<(), Refusal> {
-    let what = format!("volume {volume} was not detached from {}", node.describe());
-    match connection.inventory().devices(node.reference()).await {
-        // The VM is gone, and its devices with it. Otherwise they cannot be read, which shows nothing.
-        Ok(None) if is_gone(&error, node.reference()) => Ok(()),
-        Ok(Some(devices)) if disk_of(&devices, volume).is_none() => Ok(()),
-        Ok(Some(_)) if is_unknown(&error) || may_be_unknown(&error) => {
-            let is_unknown = is_unknown(&error);
-            let again = match restore(site, connection, volume, is_unknown).await {
-                Ok(Left::Restored) => {
-                    change(inner, site, connection, node, Change::Detach, volume).await
-                }
-                Ok(Left::Known) => return Err(refused(what, error)),
-                Ok(Left::Nothing) | Err(_) => Err(error),
-            };
-            let Err(error) = again else { return Ok(()) };
-            let remedy =
-                "CNS has lost the volume; detach the disk from the VM in the vSphere Client";
-            Err(Refusal::new(Kind::Precondition, what).because(error).remedy(remedy))
-        }
-        _ => Err(refused(what, error)),
-    }
+    inner.unsettled.check(attempt.node.reference(), volume, Change::Detach)
 }
 
 /// Whether CNS does not know a volume that the VM has.
@@ -238,6 +262,8 @@ pub(super) async fn volumes_of(
 ) -> Result<BTreeMap<String, BTreeSet<String>>, Refusal> {
     let site = inner.site()?;
     let connection = site.connection()?;
+    // Without it no node would have a VM, and every volume would read as detached.
+    site.current()?;
     let mut ids: HashMap<Ref<VirtualMachine>, String> = HashMap::new();
     for node in nodes {
         // A node whose VM is in doubt hinders no other.
@@ -369,8 +395,10 @@ fn no_slot(what: &str, error: Error, devices: &[Device]) -> Refusal {
     Refusal::new(Kind::Exhausted, what).because(error).remedy(remedy)
 }
 
-fn lacks_controller(error: &Error) -> bool {
-    error.fault().is_some_and(|fault| fault.find("CnsMissingControllerFault").is_some())
+/// Whether vCenter says that the VM has no place for a disk.
+fn lacks_slot(error: &Error) -> bool {
+    let faults = ["CnsMissingControllerFault", "TooManyDevices"];
+    error.fault().is_some_and(|fault| faults.iter().any(|name| fault.find(name).is_some()))
 }
 
 /// Places for disks on the controllers that a VM has, and on those that vCenter may add.

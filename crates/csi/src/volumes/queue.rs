@@ -5,16 +5,23 @@
 //! each volume is a call of its own, and the next calls are on their way before the first one has ended, so that
 //! vCenter always has work. They go in groups, because tasks that start together are watched with few requests. VMs do
 //! not wait for each other.
+//!
+//! A change whose caller gave up before it was sent is never sent: another process may have been asked for the
+//! opposite meanwhile.
 
 use std::{
     collections::{HashMap, VecDeque},
+    pin::pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use futures::future::join_all;
-use tokio::{sync::oneshot, time::Instant};
-use tokio_util::task::TaskTracker;
+use tokio::{
+    sync::oneshot,
+    time::{Instant, timeout},
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use vsphere::{
     connection::Connection,
     error::Error,
@@ -29,6 +36,8 @@ const SINGLY_FOR: Duration = Duration::from_secs(600);
 /// Calls for one VM that are on their way, where each volume is a call, and how many are left when more are added.
 const CALLS_PER_VM: usize = 8;
 const FEW_CALLS: usize = 4;
+/// How long others wait for a call. One that takes longer goes on, and holds its own volumes only.
+const TURN: Duration = Duration::from_secs(300);
 /// Volumes of one call; a VM has no more than this free.
 const MOST_IN_A_CALL: usize = 64;
 
@@ -98,6 +107,14 @@ impl VmQueue {
         group
     }
 
+    /// Takes a change out that was not sent yet; no other one of its volume waits.
+    fn withdraw(&self, change: Change, volume: &str) -> bool {
+        let mut waiting = self.waiting();
+        let before = waiting.changes.len();
+        waiting.changes.retain(|(kind, id, _)| (*kind, id.as_str()) != (change, volume));
+        waiting.changes.len() < before
+    }
+
     fn call_ended(&self) {
         self.waiting().calls -= 1;
     }
@@ -126,9 +143,13 @@ impl Server {
         for call in calls {
             let this = self.clone();
             self.tasks.spawn(async move {
-                this.call(call).await;
+                let mut call = pin!(this.call(call));
+                let ended = timeout(TURN, &mut call).await.is_ok();
                 this.queue.call_ended();
                 this.start();
+                if !ended {
+                    call.await;
+                }
             });
         }
     }
@@ -146,7 +167,7 @@ impl Server {
 }
 
 impl Queues {
-    /// Carries out a change when it is its turn.
+    /// Carries out a change when it is its turn; not at all if its caller gives up before that.
     pub(super) async fn change(
         self: &Arc<Self>,
         connection: &Connection,
@@ -154,26 +175,38 @@ impl Queues {
         vm: &Ref<VirtualMachine>,
         change: Change,
         volume: &str,
-    ) -> Outcome {
+        caller: &CancellationToken,
+    ) -> Option<Outcome> {
         let queue = self.of(vm);
-        let singly = self.goes_singly() || !connection.volumes().takes_batches().await?;
+        let takes_batches = match connection.volumes().takes_batches().await {
+            Ok(takes_batches) => takes_batches,
+            Err(error) => return Some(Err(error)),
+        };
+        let singly = self.goes_singly() || !takes_batches;
         let way = if singly { Way::Singly } else { Way::Together };
-        let (sender, outcome) = oneshot::channel();
+        let (sender, mut outcome) = oneshot::channel();
         queue.waiting().changes.push_back((change, volume.to_owned(), sender));
         let server = Server {
             queues: Arc::clone(self),
-            queue,
+            queue: Arc::clone(&queue),
             connection: connection.clone(),
             vm: vm.clone(),
             tasks: tasks.clone(),
             way,
         };
         server.start();
-        match outcome.await {
-            Ok(outcome) => outcome,
-            // The process ends.
-            Err(_) => single(connection, vm, change, volume).await,
-        }
+        let outcome = tokio::select! {
+            biased;
+            outcome = &mut outcome => outcome,
+            () = caller.cancelled() => {
+                if queue.withdraw(change, volume) {
+                    return None;
+                }
+                outcome.await
+            }
+        };
+        // Without an outcome the process ends.
+        outcome.ok()
     }
 
     fn goes_singly(&self) -> bool {
@@ -316,5 +349,16 @@ mod tests {
         assert_eq!(queue.next_group(Way::Together).len(), 0);
         queue.call_ended();
         assert_eq!(queue.next_group(Way::Together).len(), 100 - MOST_IN_A_CALL);
+    }
+
+    #[test]
+    fn a_change_is_withdrawn_only_before_it_is_sent() {
+        let queue = VmQueue::default();
+        let new = |volume: &str| (Change::Detach, volume.to_owned(), oneshot::channel().0);
+        queue.waiting().changes.extend(["a", "b"].map(new));
+        assert!(queue.withdraw(Change::Detach, "b") && !queue.withdraw(Change::Detach, "b"));
+        assert!(!queue.withdraw(Change::Attach, "a"));
+        assert_eq!(queue.next_group(Way::Singly).len(), 1);
+        assert!(!queue.withdraw(Change::Detach, "a"), "it is on its way");
     }
 }

@@ -13,6 +13,7 @@ mod nodes;
 mod outages;
 mod records;
 mod requests;
+mod safety;
 mod sanity;
 mod searches;
 mod situations;

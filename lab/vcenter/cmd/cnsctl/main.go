@@ -31,6 +31,7 @@ const usage = `cnsctl -url URL [-user NAME] [-ca FILE] COMMAND
   detach ID VM-UUID          detaches it
   extend ID MB               grows it
   delete ID                  deletes it with its disk
+  snapshot ID                takes a snapshot of it
   list                       prints id, name, size and datastore of every volume
   measure COUNT DATASTORE    makes volumes and prints how long one takes, as JSON
   swing COUNT ID VM-UUID     attaches and detaches a volume and prints how long an attach takes, as JSON
@@ -92,7 +93,7 @@ type session struct {
 }
 
 func (s *session) run(ctx context.Context, command string, arguments []string) error {
-	wanted := map[string]int{"create": 3, "attach": 2, "detach": 2, "extend": 2, "delete": 1, "list": 0, "measure": 2, "swing": 3, "rush": 3, "ticket": 0}
+	wanted := map[string]int{"create": 3, "attach": 2, "detach": 2, "extend": 2, "delete": 1, "snapshot": 1, "list": 0, "measure": 2, "swing": 3, "rush": 3, "ticket": 0}
 	count, known := wanted[command]
 	if !known || len(arguments) != count {
 		flag.Usage()
@@ -109,6 +110,11 @@ func (s *session) run(ctx context.Context, command string, arguments []string) e
 		return s.extend(ctx, arguments[0], arguments[1])
 	case "delete":
 		task, err := s.volumes.DeleteVolume(ctx, []types.CnsVolumeId{{Id: arguments[0]}}, true)
+		_, err = s.result(ctx, task, err)
+		return err
+	case "snapshot":
+		spec := types.CnsSnapshotCreateSpec{VolumeId: types.CnsVolumeId{Id: arguments[0]}, Description: "by hand"}
+		task, err := s.volumes.CreateSnapshots(ctx, []types.CnsSnapshotCreateSpec{spec})
 		_, err = s.result(ctx, task, err)
 		return err
 	case "measure":

@@ -214,8 +214,9 @@ fn nothing_is_placed_for_nodes_that_are_nowhere_to_be_seen() {
         let judged = NodePlaces { hosts: hosts.to_vec(), missing }.judged("vc", incomplete);
         judged.map(|hosts| hosts.len()).map_err(|refusal| (refusal.kind, refusal.to_string()))
     };
+    type Case<'a> = (&'a [NodeHost], &'a [&'a str], Option<&'a str>, &'a str);
     let incomplete = Some("dc-2 does not exist");
-    let cases: [(&[NodeHost], &[&str], Option<&str>, &str); 4] = [
+    let cases: [Case<'_>; 4] = [
         (&[], &[], None, "no node of this cluster was found in vCenter vc"),
         (&[], &["node-9"], None, "no node of this cluster was found in vCenter vc"),
         // No host is asked, so every datastore would count as reached by all of them.
