@@ -253,12 +253,13 @@ impl Creation<'_> {
     /// Records a volume that was made, and answers.
     async fn finish(&self, record: Option<Record>, created: Created) -> Result<Volume, Refusal> {
         let id = created.volume.id;
-        // One that was there before may be of another size.
-        let mebibytes = match created.existed {
-            true => self.size(&id).await?.unwrap_or(self.mebibytes),
-            false => self.mebibytes,
-        };
-        self.adopt(Found { id, mebibytes, in_cns: true }, record).await
+        let (mut mebibytes, mut in_cns) = (self.mebibytes, true);
+        if created.existed {
+            // One that was there before may be of another size, and a disk that CNS does not know has its id, too.
+            mebibytes = self.size(&id).await?.unwrap_or(self.mebibytes);
+            in_cns = super::change::find(&self.connection, &id).await?.is_some();
+        }
+        self.adopt(Found { id, mebibytes, in_cns }, record).await
     }
 
     /// Answers with a volume that exists, if it is what is asked for.
