@@ -76,6 +76,8 @@ async fn a_volume_is_held_until_the_task_has_ended_although_the_caller_gave_up()
 async fn an_attach_that_is_carried_out_after_it_failed_is_not_left_behind() {
     let (world, controller) = started().await;
     let control = world.vcenter.control();
+    // A volume that CNS does not show is registered again and attached by the same call.
+    control.assume("FreshVolume", json!("complete")).await.unwrap();
     let volume = controller.create_patiently("pvc-1").await;
     let late = Fault { at: Moment::Late, ..Fault::next("CnsAttachVolume", "CnsFault") };
     control.fail(&late).await.unwrap();
