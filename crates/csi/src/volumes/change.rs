@@ -4,7 +4,7 @@ use vsphere::{
     cns::{Content, NewVolume, Select},
     connection::Connection,
     error::{Cause, Error, Missing, Remedy},
-    types::{CnsVolume, CnsVolumeId},
+    types::{CnsVolume, CnsVolumeId, VStorageObject},
 };
 
 use super::{
@@ -58,8 +58,12 @@ async fn delete_once(connection: &Connection, id: &CnsVolumeId) -> Result<(), Er
 
 /// The size of a first class disk in MiB; nothing if there is no such disk.
 pub(super) async fn disk(connection: &Connection, id: &str) -> Result<Option<i64>, Error> {
+    Ok(read_disk(connection, id).await?.map(|disk| disk.config.capacity_in_mb))
+}
+
+async fn read_disk(connection: &Connection, id: &str) -> Result<Option<VStorageObject>, Error> {
     match connection.disks().await?.read(id).await {
-        Ok(disk) => Ok(Some(disk.config.capacity_in_mb)),
+        Ok(disk) => Ok(Some(disk)),
         Err(error)
             if matches!(
                 error.remedy,
@@ -96,13 +100,13 @@ pub(super) async fn restore(
 ) -> Result<Left, Refusal> {
     let left = async {
         let unread = |error| refused(format!("volume {volume} could not be read"), error);
-        if disk(connection, volume).await.map_err(unread)?.is_none() {
+        let Some(disk) = read_disk(connection, volume).await.map_err(unread)? else {
             return Ok(Left::Nothing);
-        }
+        };
         if !is_unknown && find(connection, volume).await?.is_some() {
             return Ok(Left::Known);
         }
-        register(site, connection, volume).await?;
+        register(site, connection, volume, &disk.config.name).await?;
         tracing::warn!(volume, "volume registered again with CNS, which had lost it");
         Ok(Left::Restored)
     };
@@ -117,12 +121,17 @@ pub(super) fn may_be_unknown(error: &Error) -> bool {
     matches!(error.remedy, Remedy::NotFound { .. } | Remedy::Refused | Remedy::Invalid { .. })
 }
 
-/// Makes CNS know a disk again that it has lost.
-async fn register(site: &Site, connection: &Connection, volume: &str) -> Result<(), Refusal> {
+/// Makes CNS know a disk again that it has lost, under the name that the volume had: it is searched for by that.
+async fn register(
+    site: &Site,
+    connection: &Connection,
+    volume: &str,
+    name: &str,
+) -> Result<(), Refusal> {
     let what = || format!("volume {volume} could not be registered with CNS again");
     let content = Content::Disk(volume.to_owned());
     let metadata = Some(site.metadata(connection).await.map_err(|error| refused(what(), error))?);
-    let known = NewVolume { metadata, ..NewVolume::new(volume, content) };
+    let known = NewVolume { metadata, ..NewVolume::new(name, content) };
     let registered = async { connection.volumes().create(&known).await?.wait(HELD_FOR).await };
     registered.await.map(|_| ()).map_err(|error| refused(what(), error))
 }

@@ -306,13 +306,15 @@ impl Creation<'_> {
     async fn finish(&self, record: Option<Record>, created: Created) -> Result<Volume, Refusal> {
         let id = created.volume.id;
         let planned = record.as_ref().and_then(journal::plan).map(|plan| plan.size);
-        let planned = planned.unwrap_or(self.mebibytes);
-        // One that was there before may be of another size.
-        let mebibytes = match created.existed {
-            true => self.size(&id).await.map_err(while_open)?.unwrap_or(planned),
-            false => planned,
-        };
-        self.adopt(Found { id, mebibytes, in_cns: true }, record).await
+        let (mut mebibytes, mut in_cns) = (planned.unwrap_or(self.mebibytes), true);
+        if created.existed {
+            // One that was there before may be of another size, and a disk that CNS does not know has its id, too.
+            let size = self.size(&id).await.map_err(while_open)?;
+            mebibytes = size.unwrap_or(mebibytes);
+            let shown = super::change::find(&self.connection, &id).await.map_err(while_open)?;
+            in_cns = shown.is_some();
+        }
+        self.adopt(Found { id, mebibytes, in_cns }, record).await
     }
 
     /// Answers with a volume that exists, if it is what is asked for.

@@ -211,8 +211,12 @@ pub(super) async fn unpublish(
                 // The inventory may lag behind; vCenter itself decides.
                 let found = connection.inventory().vms_by_uuid(&[uuid], None).await;
                 let found = found.map_err(|error| refused(format!("node {node}"), error))?;
-                let is_gone = found.is_empty() && site.is_complete();
-                return if is_gone { Ok(()) } else { Err(no_vm(&site, node, uuid)) };
+                if found.is_empty() && site.is_complete() {
+                    return Ok(());
+                }
+                let mut refusal = no_vm(&site, node, uuid);
+                refusal.kind = Kind::Unavailable;
+                return Err(refusal);
             }
         },
         // The node is gone from Kubernetes, or named as old versions of the Go driver did.

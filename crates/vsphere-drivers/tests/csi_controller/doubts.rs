@@ -7,17 +7,14 @@ use kube::{
     Api,
     api::{Patch, PatchParams},
 };
-use lab::{
-    Wait, until,
-    vcenter::{Fault, Moment},
-};
+use lab::vcenter::{Fault, Moment};
 use serde_json::json;
 use tonic::Code;
 
 use crate::{
     attach::{ATTACH, LEASE, until_led},
     situations::started,
-    world::{BOUND, MIB, NODES, World, request},
+    world::{MIB, NODES, World, request},
 };
 
 #[tokio::test]
@@ -27,17 +24,15 @@ async fn a_vm_whose_files_are_lost_is_not_gone_and_keeps_its_disks() {
     let volume = controller.create_patiently("pvc-1").await;
     controller.attach(&volume, NODES[1]).await.unwrap();
     control.reach_vm("node-2", false).await.unwrap();
-    until("the VM shows nothing of itself", BOUND, || async {
-        // Before the driver has seen that, vCenter refuses.
-        let refused = controller.detach(&volume, NODES[1]).await.unwrap_err();
-        let text = refused.to_string();
-        let is_seen = refused.code() == Code::Unavailable;
-        Ok(if is_seen { Wait::Done(()) } else { Wait::NotYet(text) })
-    })
-    .await
-    .unwrap();
-    let refused = controller.detach(&volume, "node-2").await.unwrap_err();
-    assert_eq!(refused.code(), Code::Unavailable, "{refused}");
+    controller.detach(&volume, NODES[1]).await.unwrap_err();
+    // A process that never saw which VM it is does not find it at all.
+    controller.kill();
+    let controller = world.run(&[]).await;
+    controller.until_ready().await;
+    for node in [NODES[1], "node-2"] {
+        let refused = controller.detach(&volume, node).await.unwrap_err();
+        assert_eq!(refused.code(), Code::Unavailable, "{refused}");
+    }
     assert_eq!(control.state().await.unwrap().attachments.len(), 1);
     control.reach_vm("node-2", true).await.unwrap();
     controller.patiently("detached", async |to| to.detach(&volume, NODES[1]).await).await.unwrap();
@@ -81,6 +76,8 @@ async fn a_volume_is_held_until_the_task_has_ended_although_the_caller_gave_up()
 async fn an_attach_that_is_carried_out_after_it_failed_is_not_left_behind() {
     let (world, controller) = started().await;
     let control = world.vcenter.control();
+    // A volume that CNS does not show is registered again and attached by the same call.
+    control.assume("FreshVolume", json!("complete")).await.unwrap();
     let volume = controller.create_patiently("pvc-1").await;
     let late = Fault { at: Moment::Late, ..Fault::next("CnsAttachVolume", "CnsFault") };
     control.fail(&late).await.unwrap();
@@ -113,6 +110,26 @@ async fn a_process_that_lost_the_lease_leaves_its_operations_at_once() {
     assert!(!log.contains("left to the next process"), "an operation went on: {log}");
     let shown: VolumeAttachment = world.attachments().get("pv-1").await.unwrap();
     assert!(shown.status.is_none_or(|status| !status.attached));
+}
+
+#[tokio::test]
+async fn a_disk_that_a_broken_create_left_becomes_the_volume_that_was_asked_for() {
+    let world = World::start_with(|usual| usual.replace("release: 8.0U3", "release: 9.1")).await;
+    let controller = world.run(&[]).await;
+    controller.until_ready().await;
+    let control = world.vcenter.control();
+    for answer in ["fault", "becomes the volume"] {
+        control.assume("ChosenIDOfPlainDisk", json!(answer)).await.unwrap();
+        let half = Fault { at: Moment::Half, ..Fault::next("CnsCreateVolume", "CnsFault") };
+        control.fail(&half).await.unwrap();
+        let name = format!("volume-{}", answer.len());
+        let volume = controller.create_patiently(&name).await;
+        let state = control.state_as_json().await.unwrap();
+        let volumes = state["volumes"].as_array().unwrap();
+        let made: Vec<_> = volumes.iter().filter(|one| one["name"] == name.as_str()).collect();
+        assert_eq!(made.len(), 1, "{answer}: {volumes:?}");
+        assert_eq!(made[0]["id"], volume.as_str());
+    }
 }
 
 #[tokio::test]

@@ -49,7 +49,8 @@ async fn a_disk_that_cns_has_lost_is_attached_grown_detached_and_deleted() {
     // The first one is also CNS's answer for a dozen other reasons.
     for fault in ["CnsFault", "CnsNotRegisteredFault"] {
         control.assume("NotRegisteredFault", json!(fault)).await.unwrap();
-        let volume = controller.create_patiently(&format!("lost-{fault}").to_lowercase()).await;
+        let name = format!("lost-{fault}").to_lowercase();
+        let volume = controller.create_patiently(&name).await;
         let lose = async || control.forget_record(&volume).await.unwrap();
         lose().await;
         controller.attach(&volume, NODES[0]).await.unwrap();
@@ -59,12 +60,16 @@ async fn a_disk_that_cns_has_lost_is_attached_grown_detached_and_deleted() {
         assert!(world.volumes().await.is_empty());
         controller.expand(&volume, 128).await.unwrap();
         lose().await;
-        controller.detach(&volume, NODES[0]).await.unwrap();
+        // While old answers of CNS show it, the reason is taken for another one.
+        let detach = async |to: &Controller| to.detach(&volume, NODES[0]).await;
+        controller.patiently("detached", detach).await.unwrap();
         assert!(control.state().await.unwrap().attachments.is_empty());
-        assert_eq!(world.volumes().await, [volume.clone()]);
+        let known = world.volumes().await;
+        assert_eq!(known, std::slice::from_ref(&volume));
+        let state = control.state_as_json().await.unwrap();
+        assert_eq!(state["volumes"][0]["name"], name.as_str(), "it is searched for by its name");
         lose().await;
         controller.delete(&volume).await.unwrap();
-        assert!(!controller.list().await.unwrap().contains_key(&volume));
         let gone = controller.attach(&volume, NODES[0]).await.unwrap_err();
         assert_eq!(gone.code(), Code::NotFound, "{gone}");
     }

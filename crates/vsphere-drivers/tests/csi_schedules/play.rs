@@ -189,19 +189,7 @@ impl Player<'_> {
                 }
                 control.fail(&fault).await?;
             }
-            Trouble::Late(method, milliseconds) => {
-                let late = Fault { at: Moment::Late, ..Fault::next(method, "CnsFault") };
-                let rule = control.fail(&late).await?;
-                let patience = self.done.get() + PATIENCE;
-                while self.lane.is_armed(rule).await? {
-                    if self.done.get() >= patience {
-                        return control.disarm().await;
-                    }
-                    sleep(BEAT).await;
-                }
-                sleep(Duration::from_millis(milliseconds)).await;
-                control.release_tasks().await?;
-            }
+            Trouble::Late(method, milliseconds) => self.be_late(method, milliseconds).await?,
             Trouble::Wire(method, kind, count) => {
                 let path = if method.starts_with("Cns") { "/vsanHealth" } else { "/sdk" };
                 let (path, method) = (path.to_owned(), Some(method.to_owned()));
@@ -240,6 +228,21 @@ impl Player<'_> {
             }
         }
         Ok(())
+    }
+
+    async fn be_late(&self, method: &str, milliseconds: u64) -> Result<()> {
+        let control = self.lane.vcenter.control();
+        let late = Fault { at: Moment::Late, ..Fault::next(method, "CnsFault") };
+        let rule = control.fail(&late).await?;
+        let patience = self.done.get() + PATIENCE;
+        while self.lane.is_armed(rule).await? {
+            if self.done.get() >= patience {
+                return control.disarm().await;
+            }
+            sleep(BEAT).await;
+        }
+        sleep(Duration::from_millis(milliseconds)).await;
+        control.release_tasks().await
     }
 
     /// Ends all troubles, also those that were interrupted.
