@@ -149,9 +149,6 @@ impl Snapshot {
             let why = "its tags have not been read yet".to_owned();
             return Health::Unavailable(self.outage_since(self.current_since, why));
         }
-        if let Some(why) = self.privileges.as_ref().and_then(Privileges::unknown) {
-            return Health::Unavailable(self.outage_since(self.current_since, why));
-        }
         match &self.missing {
             Some(outage) => Health::Partial(outage.clone()),
             None => Health::Current { answered: self.answered },
@@ -356,23 +353,21 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_program_with_a_storage_interest_waits_for_privileges() {
+    fn privileges_that_were_never_read_are_a_matter_of_those_who_need_them() {
         let mut snapshot = snapshot();
+        assert_eq!(snapshot.privileges_unknown(), None, "nobody needs them");
         snapshot.privileges = Some(Privileges::default());
         snapshot.answer("", false, at(1));
-        let why = |snapshot: &Snapshot| match snapshot.health() {
-            Health::Unavailable(outage) => (outage.why, outage.since),
-            other => panic!("{other:?}"),
-        };
         let text = "the privileges on its datastores have not been read yet".to_owned();
-        assert_eq!(why(&snapshot), (text, at(1)));
+        assert_eq!(snapshot.privileges_unknown(), Some(text));
         let refused = Some("refused".to_owned());
         snapshot.privileges = Some(Privileges { granted: None, problem: refused.clone() });
-        assert_eq!(why(&snapshot), ("refused".to_owned(), at(1)));
+        assert_eq!(snapshot.privileges_unknown(), refused);
+        assert_eq!(snapshot.health(), Health::Current { answered: at(1) });
         let store = Ref::new("datastore-1");
         let granted = Some(Arc::new(HashMap::from([(store.clone(), true)])));
         snapshot.privileges = Some(Privileges { granted, problem: refused });
-        assert_eq!(snapshot.health(), Health::Current { answered: at(1) });
+        assert_eq!(snapshot.privileges_unknown(), None);
         assert_eq!(snapshot.may_create_on(&store), Some(true));
         assert_eq!(snapshot.may_create_on(&Ref::new("datastore-2")), None);
         assert_eq!(snapshot.privileges_problem(), Some("refused"));

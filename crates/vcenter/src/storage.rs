@@ -130,8 +130,7 @@ pub(crate) struct Privileges {
 }
 
 impl Privileges {
-    /// Why nothing is known yet.
-    pub(crate) fn unknown(&self) -> Option<String> {
+    fn unknown(&self) -> Option<String> {
         let why = || "the privileges on its datastores have not been read yet".to_owned();
         self.granted.is_none().then(|| self.problem.clone().unwrap_or_else(why))
     }
@@ -176,6 +175,12 @@ impl Snapshot {
     /// Whether the user may create files on a datastore, as last read; `None` before it was read.
     pub fn may_create_on(&self, datastore: &Ref<DatastoreKind>) -> Option<bool> {
         self.privileges.as_ref()?.granted.as_ref()?.get(datastore).copied()
+    }
+
+    /// Why nothing is known of the privileges on datastores: they have not been read yet. Their absence is no reason
+    /// against anything but creating files.
+    pub fn privileges_unknown(&self) -> Option<String> {
+        self.privileges.as_ref().and_then(Privileges::unknown)
     }
 
     /// Why privileges could not be read again; until they are, [`may_create_on`](Self::may_create_on) returns what

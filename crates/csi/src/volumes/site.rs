@@ -110,6 +110,10 @@ impl Site {
     /// The datastores, and the hosts that run nodes.
     pub(super) fn places(&self, nodes: &NodeIds) -> Result<(Vec<Store>, Vec<NodeHost>), Refusal> {
         let snapshot = self.current()?;
+        if let Some(why) = snapshot.privileges_unknown() {
+            let what = format!("vCenter {} cannot be used for new volumes: {why}", snapshot.name);
+            return Err(Refusal::new(Kind::Unavailable, what));
+        }
         let stores = snapshot.datastores().map(|datastore| {
             let permitted = snapshot.may_create_on(&datastore.reference).unwrap_or_default();
             Store::new(datastore, snapshot.datastore_path(datastore), permitted)

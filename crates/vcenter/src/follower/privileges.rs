@@ -12,7 +12,7 @@ use vsphere::{
 };
 
 use super::{BURST, Follower, LONGEST_PAUSE, pause};
-use crate::{storage::Privileges, view::Change};
+use crate::storage::Privileges;
 
 /// What CNS needs of a user on a datastore where it creates volumes.
 const TO_CREATE: [&str; 2] = ["Datastore.FileManagement", "System.Read"];
@@ -55,11 +55,10 @@ impl Follower {
         {
             warn!(vcenter = self.vcenter.name, why, "privileges not read; retrying");
         }
-        // Callers read privileges when they need them; only health is reported.
-        let news = known.unknown() != privileges.unknown();
         self.published.update(|snapshot| {
             snapshot.privileges = Some(privileges);
-            news.then_some(Change::Everything)
+            // Callers read privileges when they need them.
+            None
         });
     }
 }

@@ -105,9 +105,11 @@ impl Site {
         self.view.snapshot()
     }
 
-    /// Waits until everything that is configured was answered.
+    /// Waits until everything that is configured was answered, and privileges were read if somebody needs them.
     pub(crate) async fn current(&mut self) -> std::sync::Arc<Snapshot> {
-        self.until("vCenter is current", is_current).await
+        let is_known =
+            |snapshot: &Snapshot| is_current(snapshot) && snapshot.privileges_unknown().is_none();
+        self.until("vCenter is current", is_known).await
     }
 
     /// Waits until the guest of a VM was read, and follows it from there on.

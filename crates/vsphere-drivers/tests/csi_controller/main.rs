@@ -7,6 +7,7 @@ mod attachments;
 mod crashes;
 mod gate;
 mod nodes;
+mod outages;
 mod records;
 mod sanity;
 mod searches;
