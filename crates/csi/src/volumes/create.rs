@@ -351,14 +351,6 @@ impl Creation<'_> {
     async fn decide(&self) -> Result<(Decision, Option<String>), Refusal> {
         let nodes = self.inner.nodes.current().unwrap_or_default();
         let (stores, hosts) = self.site.places(&nodes)?;
-        if hosts.is_empty() {
-            let what = format!(
-                "volume {}: no node of this cluster was found in vCenter",
-                self.request.name
-            );
-            let remedy = "the driver's node pods must run (kubectl get csinodes), and vCenter must show their VMs to its user";
-            return Err(Refusal::new(Kind::Unavailable, what).remedy(remedy));
-        }
         let wish = Wish { bytes: bytes(self.mebibytes), url: self.request.datastore_url.clone() };
         let mut decision = decide(&stores, &hosts, &wish);
         let Some(name) = &self.request.policy else { return Ok((decision, None)) };

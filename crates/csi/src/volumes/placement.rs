@@ -27,6 +27,54 @@ pub(crate) struct NodeHost {
     pub(crate) is_serving: bool,
 }
 
+/// Where the nodes of the cluster run.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct NodePlaces {
+    pub(crate) hosts: Vec<NodeHost>,
+    /// Nodes whose VMs vCenter does not show.
+    pub(crate) missing: Vec<String>,
+}
+
+impl NodePlaces {
+    /// The hosts, if a datastore that all of them reach is one for all nodes. `incomplete` is why vCenter may have VMs
+    /// that it does not show.
+    ///
+    /// A node whose VM is missing in a complete inventory hinders no other: Kubernetes may remember it for long after
+    /// it is gone.
+    pub(crate) fn judged(
+        self,
+        vcenter: &str,
+        incomplete: Option<&str>,
+    ) -> Result<Vec<NodeHost>, Refusal> {
+        let unavailable =
+            |what: String, remedy: &str| Err(Refusal::new(Kind::Unavailable, what).remedy(remedy));
+        if self.hosts.is_empty() {
+            let what = format!("no node of this cluster was found in vCenter {vcenter}");
+            let remedy = "the driver's node pods must run (kubectl get csinodes), and vCenter must show their VMs to its user";
+            return unavailable(what, remedy);
+        }
+        if let (Some(why), [_, ..]) = (incomplete, &*self.missing) {
+            let what = format!(
+                "no datastore can be chosen: vCenter {vcenter} does not show where {} runs ({why})",
+                self.missing.join(" and ")
+            );
+            return unavailable(
+                what,
+                "a volume is created when all configured datacenters are seen",
+            );
+        }
+        if !self.hosts.iter().any(|host| host.is_serving) {
+            let names: Vec<&str> = self.hosts.iter().map(|host| host.name.as_str()).collect();
+            let what = format!(
+                "no datastore can be chosen: no host that runs nodes is connected and out of maintenance ({})",
+                names.join(", ")
+            );
+            return unavailable(what, "connect one of them, or end its maintenance");
+        }
+        Ok(self.hosts)
+    }
+}
+
 /// A datastore as the placement sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Store {

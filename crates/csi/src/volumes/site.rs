@@ -6,12 +6,13 @@ use vcenter::{Health, Snapshot, View};
 use vsphere::{
     connection::Connection,
     inventory::{ConnectionState, PowerState, Uuid, Vm},
-    types::{CnsContainerCluster, CnsVolumeMetadata},
+    reference::Ref,
+    types::{self, CnsContainerCluster, CnsVolumeMetadata},
 };
 
 use super::{
     nodes::NodeIds,
-    placement::{NodeHost, Store},
+    placement::{NodeHost, NodePlaces, Store},
     policies::Policies,
     queue::Queues,
     search::Search,
@@ -108,6 +109,9 @@ impl Site {
     }
 
     /// The datastores, and the hosts that run nodes.
+    ///
+    /// # Errors
+    /// When it cannot be judged which datastores the nodes reach.
     pub(super) fn places(&self, nodes: &NodeIds) -> Result<(Vec<Store>, Vec<NodeHost>), Refusal> {
         let snapshot = self.current()?;
         if let Some(why) = snapshot.privileges_unknown() {
@@ -118,7 +122,12 @@ impl Site {
             let permitted = snapshot.may_create_on(&datastore.reference).unwrap_or_default();
             Store::new(datastore, snapshot.datastore_path(datastore), permitted)
         });
-        Ok((stores.collect(), node_hosts(&snapshot, nodes)))
+        let places = node_places(&snapshot, nodes);
+        let incomplete = match snapshot.health() {
+            Health::Partial(outage) => Some(outage.why),
+            Health::Current { .. } | Health::Unavailable(_) => None,
+        };
+        Ok((stores.collect(), places.judged(&self.server, incomplete.as_deref())?))
     }
 
     /// What CNS records of the cluster that a volume belongs to.
@@ -142,25 +151,34 @@ impl Site {
     }
 }
 
-/// The hosts of the cluster's nodes. A node whose VM is not found hinders no other.
-fn node_hosts(snapshot: &Snapshot, nodes: &NodeIds) -> Vec<NodeHost> {
-    let mut hosts: BTreeMap<_, Vec<String>> = BTreeMap::new();
+/// Where the cluster's nodes run.
+fn node_places(snapshot: &Snapshot, nodes: &NodeIds) -> NodePlaces {
+    let (mut hosts, mut missing) = (BTreeMap::<_, Vec<String>>::new(), Vec::new());
     for (name, uuid) in nodes.iter() {
         let vms = snapshot.vm_by_uuid(&uuid);
+        if vms.is_empty() {
+            missing.push(name.to_owned());
+        }
         for host in vms.iter().filter_map(|vm| vm.host.clone()) {
             hosts.entry(host).or_default().push(name.to_owned());
         }
     }
-    let known = |(reference, nodes)| {
-        let host = snapshot.host(&reference)?;
-        Some(NodeHost {
+    let place = |(reference, nodes): (Ref<types::HostSystem>, _)| match snapshot.host(&reference) {
+        Some(host) => NodeHost {
             name: host.name.clone(),
             is_serving: host.connection == ConnectionState::Connected && !host.maintenance,
             host: reference,
             nodes,
-        })
+        },
+        // Datastores name also hosts that the user does not see.
+        None => NodeHost {
+            name: reference.value().to_owned(),
+            is_serving: true,
+            host: reference,
+            nodes,
+        },
     };
-    hosts.into_iter().filter_map(known).collect()
+    NodePlaces { hosts: hosts.into_iter().map(place).collect(), missing }
 }
 
 fn unavailable(snapshot: &Snapshot) -> Refusal {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 use vsphere::reference::Ref;
 
-use super::{NodeHost, Reason, Size, Store, Wish, decide};
+use super::{NodeHost, NodePlaces, Reason, Size, Store, Wish, decide};
 use crate::refusal::Kind;
 
 const GIB: u64 = 1 << 30;
@@ -194,4 +194,33 @@ proptest! {
         prop_assert_eq!(excluded.count() + free.len(), stores.len());
         prop_assert!(decision.all.iter().all(|one| one.against != Some(Reason::OtherUrl)));
     }
+}
+
+#[test]
+fn nothing_is_placed_for_nodes_that_are_nowhere_to_be_seen() {
+    type Case<'a> = (&'a [NodeHost], &'a [&'a str], Option<&'a str>, &'a str);
+    let away = |name| NodeHost { is_serving: false, ..host(name) };
+    let judge = |hosts: &[NodeHost], missing: &[&str], incomplete| {
+        let missing = missing.iter().map(|&node| node.to_owned()).collect();
+        let judged = NodePlaces { hosts: hosts.to_vec(), missing }.judged("vc", incomplete);
+        judged.map(|hosts| hosts.len()).map_err(|refusal| (refusal.kind, refusal.to_string()))
+    };
+    let incomplete = Some("dc-2 does not exist");
+    let cases: [Case<'_>; 4] = [
+        (&[], &[], None, "no node of this cluster was found in vCenter vc"),
+        (&[], &["node-9"], None, "no node of this cluster was found in vCenter vc"),
+        // No host is asked, so every datastore would count as reached by all of them.
+        (&[away("h1"), away("h2")], &[], None, "out of maintenance (h1.example, h2.example)"),
+        // It may be in the datacenter that is not seen.
+        (&[host("h1")], &["node-9"], incomplete, "where node-9 runs (dc-2 does not exist)"),
+    ];
+    for (hosts, missing, incomplete, text) in cases {
+        let (kind, refused) = judge(hosts, missing, incomplete).unwrap_err();
+        assert_eq!(kind, Kind::Unavailable, "{refused}");
+        assert!(refused.contains(text), "{refused}");
+    }
+    assert_eq!(judge(&[host("h1"), away("h2")], &[], None), Ok(2));
+    // It is gone, and Kubernetes does not know that yet.
+    assert_eq!(judge(&[host("h1")], &["node-9"], None), Ok(1));
+    assert_eq!(judge(&[host("h1")], &[], incomplete), Ok(1), "all nodes are seen");
 }
