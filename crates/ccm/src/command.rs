@@ -201,10 +201,12 @@ async fn lead(
         vcenter::describe(&now.vcenters);
         let (stop, asked) = supervise::shutdown();
         let mut running = Box::pin(run(context.clone(), &now, settings.clone(), asked));
+        let authorities = vcenter::authorities(&now.vcenters);
+        let is_in_use = |next: &Config| *next == *now;
         tokio::select! {
             ended = &mut running => return Ok(ended?),
             () = shutdown.requested() => {}
-            why = reload::replaced(&mut config, &now, vcenter::authorities(&now.vcenters)) => {
+            why = reload::replaced(&mut config, is_in_use, authorities) => {
                 info!(why, "configuration reloaded");
                 reloads.accepted(why);
             }

@@ -117,10 +117,10 @@ impl<T, E> Clone for Followed<T, E> {
     }
 }
 
-/// Returns when the value, or one of further files that it names, differs from what is in use: why.
-pub async fn replaced<T: PartialEq, E>(
+/// Returns when the value is not one that is in use, or one of further files that it names has changed: why.
+pub async fn replaced<T, E>(
     followed: &mut Followed<T, E>,
-    now: &T,
+    is_in_use: impl Fn(&T) -> bool,
     named: Vec<PathBuf>,
 ) -> &'static str {
     let (stop, asked) = supervise::shutdown();
@@ -134,7 +134,7 @@ pub async fn replaced<T: PartialEq, E>(
         }
     };
     let edited = async {
-        while followed.state().value.as_deref().is_none_or(|value| value == now) {
+        while followed.state().value.as_deref().is_none_or(&is_in_use) {
             followed.changed().await;
         }
     };

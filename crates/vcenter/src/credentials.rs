@@ -30,20 +30,28 @@ pub(crate) type Credential = watch::Receiver<Result<Login, Option<String>>>;
 /// The token for a session service if the Secret has none.
 const OWN_TOKEN: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
 
+/// Where the login of a vCenter goes.
+pub(crate) type Sender = watch::Sender<Result<Login, Option<String>>>;
 /// The vCenters of one source, and where the login of each goes.
-type Receivers = Vec<(VCenter, watch::Sender<Result<Login, Option<String>>>)>;
+type Receivers = Vec<(VCenter, Sender)>;
 
-/// Follows the credentials of all vCenters, in their order.
-pub(crate) fn follow(client: &Client, vcenters: &[VCenter], tasks: &mut Tasks) -> Vec<Credential> {
+/// Follows the credentials of all vCenters, in their order. Those that stand in the configuration follow what is sent.
+pub(crate) fn follow(
+    client: &Client,
+    vcenters: &[VCenter],
+    tasks: &mut Tasks,
+) -> Vec<(Credential, Option<Sender>)> {
     let mut credentials = Vec::new();
     let mut sources: BTreeMap<String, (&CredentialSource, Receivers)> = BTreeMap::new();
     for vcenter in vcenters {
         let source = &vcenter.credentials;
-        let (sender, credential) = watch::channel(match source {
-            CredentialSource::Inline(inline) => Ok(Login::Password(inline.clone())),
-            _ => Err(None),
-        });
-        credentials.push(credential);
+        if let CredentialSource::Inline(inline) = source {
+            let (sender, credential) = watch::channel(Ok(Login::Password(inline.clone())));
+            credentials.push((credential, Some(sender)));
+            continue;
+        }
+        let (sender, credential) = watch::channel(Err(None));
+        credentials.push((credential, None));
         let (_, receivers) = sources.entry(describe(source)).or_insert((source, Vec::new()));
         receivers.push((vcenter.clone(), sender));
     }

@@ -145,10 +145,10 @@ pub fn follow(
 ) -> Vec<View> {
     let credentials = credentials::follow(client, vcenters, tasks);
     let mut views = Vec::new();
-    for (vcenter, credential) in vcenters.iter().zip(credentials) {
+    for (vcenter, (credential, inline)) in vcenters.iter().zip(credentials) {
         let mut first = Snapshot::new(vcenter, Timestamp::now());
         first.privileges = interests.storage.as_ref().map(|_| Privileges::default());
-        let (published, view) = view(first);
+        let (published, view) = view(first, inline);
         let follower = Follower {
             vcenter: vcenter.clone(),
             interests: interests.clone(),

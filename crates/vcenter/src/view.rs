@@ -2,10 +2,11 @@
 
 use std::{collections::BTreeSet, future::pending, sync::Arc};
 
+use cloud_config::{Inline, Login};
 use tokio::sync::watch;
 use vsphere::{reference::Ref, types::VirtualMachine};
 
-use crate::Snapshot;
+use crate::{Snapshot, credentials};
 
 /// What changed between two looks at a [`View`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,6 +31,8 @@ pub struct View {
     state: Arc<watch::Sender<Published>>,
     changes: watch::Receiver<Published>,
     guests: watch::Sender<BTreeSet<Ref<VirtualMachine>>>,
+    /// Where credentials go that stand in the configuration.
+    inline: Option<credentials::Sender>,
 }
 
 /// The follower's side of a [`View`].
@@ -59,11 +62,11 @@ impl Publisher {
     }
 }
 
-pub(crate) fn view(first: Snapshot) -> (Publisher, View) {
+pub(crate) fn view(first: Snapshot, inline: Option<credentials::Sender>) -> (Publisher, View) {
     let (state, changes) = watch::channel(Published { snapshot: Arc::new(first), pending: None });
     let (guests, selected) = watch::channel(BTreeSet::new());
     let state = Arc::new(state);
-    let view = View { state: Arc::clone(&state), changes, guests };
+    let view = View { state: Arc::clone(&state), changes, guests, inline };
     (Publisher { state, selected }, view)
 }
 
@@ -100,6 +103,14 @@ impl View {
     /// Sets whose guests are followed: `guest.net`, network cards and cloud-init metadata.
     pub fn select_guests(&self, vms: BTreeSet<Ref<VirtualMachine>>) {
         send_if_different(&self.guests, vms);
+    }
+
+    /// Replaces credentials that stand in the configuration. A session that works stays in use until the new ones do.
+    /// Without effect for credentials that come from elsewhere.
+    pub fn replace_inline(&self, login: &Inline) {
+        if let Some(sender) = &self.inline {
+            send_if_different(sender, Ok(Login::Password(login.clone())));
+        }
     }
 
     /// The snapshots as a channel, for those who need no list of changes.

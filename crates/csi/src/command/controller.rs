@@ -5,11 +5,13 @@
 //!        └── changes: the next Site takes the place of the last one      └─ attach controller, under the lease
 //! ```
 //!
+//! A change of user or password alone is taken in place: the session that works stays until the new ones do.
+//!
 //! gRPC is served from the start to the end. While no configuration is in force, calls are Unavailable.
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{convert::Infallible, path::Path, sync::Arc, time::Duration};
 
-use cloud_config::{CsiConfig, Problems, Reader};
+use cloud_config::{CredentialSource, CsiConfig, Inline, Problems, Reader};
 use daemon::{
     admin::{Check, Checks, Weight},
     events::recorder,
@@ -196,15 +198,21 @@ impl Run {
             let now = self.config.usable()?;
             let mut tasks = Tasks::default();
             let follows = self.follow(&now, &mut tasks);
-            if shutdown.unless(follows).await.is_none() {
-                break;
+            match shutdown.unless(follows).await {
+                None => break,
+                Some(false) => continue,
+                Some(true) => {}
             }
             let vcenters: Vec<_> = now.vcenters.iter().map(|one| one.vcenter.clone()).collect();
             let authorities = vcenter::authorities(&vcenters);
+            let site = self.publish.borrow().clone();
+            let logins = follow_login(self.config.clone(), &now, site.as_deref());
+            let is_in_use = |next: &CsiConfig| *next == *now || new_login(&now, next).is_some();
             tokio::select! {
                 ended = tasks.ended_early() => return Err(ended.into()),
                 () = shutdown.requested() => {}
-                why = reload::replaced(&mut self.config, &now, authorities) => {
+                never = logins => match never {},
+                why = reload::replaced(&mut self.config, is_in_use, authorities) => {
                     info!(why, "configuration reloaded");
                 }
             }
@@ -214,9 +222,10 @@ impl Run {
         Ok(())
     }
 
-    /// Follows the vCenter of a configuration, and lets operations use it.
-    async fn follow(&mut self, config: &CsiConfig, tasks: &mut Tasks) {
-        let Some(first) = config.vcenters.first() else { return };
+    /// Follows the vCenter of a configuration, and lets operations use it. Returns whether the configuration is still
+    /// the current one.
+    async fn follow(&mut self, config: &CsiConfig, tasks: &mut Tasks) -> bool {
+        let Some(first) = config.vcenters.first() else { return true };
         let cluster = loop {
             let error = match cluster_id::find(&self.client, &self.namespace, config).await {
                 Ok(cluster) => break cluster,
@@ -232,7 +241,7 @@ impl Run {
             if error.is_final() {
                 // Only another configuration helps.
                 changed.await;
-                return;
+                return false;
             }
             sleep(RETRY).await;
         };
@@ -258,5 +267,35 @@ impl Run {
             let site = Site::new(view, &first.vcenter.server, &cluster.to_string(), distribution);
             self.publish.send_replace(Some(Arc::new(site)));
         }
+        true
     }
+}
+
+/// Takes credentials in place that alone differ from the configuration in use: a mistyped password must not end a
+/// session that works.
+async fn follow_login(
+    mut config: Followed<CsiConfig, InvalidConfig>,
+    now: &CsiConfig,
+    site: Option<&Site>,
+) -> Infallible {
+    loop {
+        let next = config.state().value.clone();
+        let login = next.as_deref().and_then(|next| new_login(now, next));
+        if let (Some(site), Some(login)) = (site, login) {
+            site.replace_login(login);
+        }
+        config.changed().await;
+    }
+}
+
+/// The credentials of a configuration, if it differs from the one in use in nothing else.
+fn new_login<'a>(now: &CsiConfig, next: &'a CsiConfig) -> Option<&'a Inline> {
+    let ([known], [new]) = (&*now.vcenters, &*next.vcenters) else { return None };
+    let CredentialSource::Inline(login) = &new.vcenter.credentials else { return None };
+    let source = &known.vcenter.credentials;
+    let mut others = next.clone();
+    for one in &mut others.vcenters {
+        one.vcenter.credentials = source.clone();
+    }
+    (matches!(source, CredentialSource::Inline(_)) && others == *now).then_some(login)
 }

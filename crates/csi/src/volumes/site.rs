@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use cloud_config::Inline;
 use vcenter::{Health, Snapshot, View};
 use vsphere::{
     connection::Connection,
@@ -45,6 +46,11 @@ impl Site {
             queues: Arc::default(),
             search: Search::default(),
         }
+    }
+
+    /// Replaces the credentials, if the configuration has them.
+    pub(crate) fn replace_login(&self, login: &Inline) {
+        self.view.replace_inline(login);
     }
 
     pub(super) fn snapshot(&self) -> Arc<Snapshot> {

@@ -1,9 +1,9 @@
 //! What part of a vCenter, or of the configuration, does not work: what does not need it goes on.
 
-use lab::vcenter::Fault;
+use lab::{Wait, until, vcenter::Fault};
 use tonic::Code;
 
-use crate::world::{Controller, NODES, World, request};
+use crate::world::{BOUND, Controller, NODES, World, request};
 
 #[tokio::test]
 async fn privileges_that_cannot_be_read_stop_only_new_volumes() {
@@ -25,4 +25,37 @@ async fn privileges_that_cannot_be_read_stop_only_new_volumes() {
     world.vcenter.control().disarm().await.unwrap();
     let create = async |to: &Controller| to.create(request("pvc-2", 64)).await;
     controller.patiently("created", create).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_mistyped_password_in_the_file_ends_no_session_that_works() {
+    let world = World::start().await;
+    let controller = world.run(&[]).await;
+    controller.until_ready().await;
+    let volume = controller.create(request("pvc-1", 64)).await.unwrap();
+    let control = world.vcenter.control();
+    let (right, user) = (world.configuration(""), "csi@vsphere.local");
+    world.write("csi-vsphere.conf", &right.replace("Lab-csi-1!", "mistyped"));
+    until("the log has the reason", BOUND, || async {
+        let log = controller.log();
+        let refused = log.contains("credentials not replaced");
+        Ok(if refused { Wait::Done(()) } else { Wait::NotYet(log) })
+    })
+    .await
+    .unwrap();
+    controller.attach(&volume, NODES[0]).await.unwrap();
+    controller.create(request("pvc-2", 64)).await.unwrap();
+    // The next one is taken without a gap.
+    control.set_password(user, "Lab-csi-2!").await.unwrap();
+    world.write("csi-vsphere.conf", &right.replace("Lab-csi-1!", "Lab-csi-2!"));
+    until("the credentials are replaced", BOUND, || async {
+        controller.create(request("pvc-2", 64)).await?;
+        let log = controller.log();
+        let replaced = log.contains("credentials replaced");
+        Ok(if replaced { Wait::Done(()) } else { Wait::NotYet(log) })
+    })
+    .await
+    .unwrap();
+    controller.detach(&volume, NODES[0]).await.unwrap();
+    assert!(!controller.log().contains("configuration reloaded"), "{}", controller.log());
 }
