@@ -27,8 +27,8 @@ pub(crate) enum Unknown {
 }
 
 impl Unknown {
-    /// Whether nothing helps but another configuration.
-    pub(crate) fn is_final(&self) -> bool {
+    /// Whether it lasts until somebody changes the configuration or the ConfigMap.
+    pub(crate) fn is_lasting(&self) -> bool {
         matches!(self, Self::Problem(_))
     }
 }

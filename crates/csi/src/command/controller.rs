@@ -48,6 +48,8 @@ const FINISHES_WITHIN: Duration = Duration::from_secs(5);
 const COMPONENT: &str = "vsphere-csi-controller";
 /// How soon the cluster id is read again after the API server did not answer.
 const RETRY: Duration = Duration::from_secs(2);
+/// The same after the ConfigMap contradicted the configuration, until somebody deletes one of the two names.
+const RETRY_LASTING: Duration = Duration::from_secs(30);
 
 pub(super) async fn work(
     settings: Settings,
@@ -238,12 +240,11 @@ impl Run {
                     self.config.changed().await;
                 }
             };
-            if error.is_final() {
-                // Only another configuration helps.
-                changed.await;
-                return false;
+            let pause = if error.is_lasting() { RETRY_LASTING } else { RETRY };
+            tokio::select! {
+                () = changed => return false,
+                () = sleep(pause) => {}
             }
-            sleep(RETRY).await;
         };
         self.check.pass(cluster.to_string());
         info!(cluster = %cluster, vcenter = first.vcenter.name, "serving volumes");

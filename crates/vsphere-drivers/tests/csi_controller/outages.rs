@@ -1,9 +1,15 @@
 //! What part of a vCenter, or of the configuration, does not work: what does not need it goes on.
 
+use csi::manifests::NAMESPACE;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{Api, api::DeleteParams};
 use lab::{Wait, until, vcenter::Fault};
+use serde_json::json;
 use tonic::Code;
 
 use crate::world::{BOUND, Controller, NODES, World, request};
+
+const CLUSTER_ID: &str = "vsphere-csi-cluster-id";
 
 #[tokio::test]
 async fn privileges_that_cannot_be_read_stop_only_new_volumes() {
@@ -58,4 +64,30 @@ async fn a_mistyped_password_in_the_file_ends_no_session_that_works() {
     .unwrap();
     controller.detach(&volume, NODES[0]).await.unwrap();
     assert!(!controller.log().contains("configuration reloaded"), "{}", controller.log());
+}
+
+#[tokio::test]
+async fn a_cluster_id_that_is_deleted_as_the_message_says_is_no_obstacle_any_more() {
+    let world = World::start().await;
+    let map = json!({
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": CLUSTER_ID, "namespace": NAMESPACE},
+        "data": {"clusterID": "another"},
+    });
+    world.plane.apply(&[map]).unwrap();
+    let controller = world.run(&[]).await;
+    until("the log has the reason", BOUND, || async {
+        let log = controller.log();
+        let refused = log.contains("in the ConfigMap");
+        Ok(if refused { Wait::Done(()) } else { Wait::NotYet(log) })
+    })
+    .await
+    .unwrap();
+    let refused = controller.create(request("pvc-1", 64)).await.unwrap_err();
+    assert_eq!(refused.code(), Code::Unavailable, "{refused}");
+    let maps: Api<ConfigMap> = Api::namespaced(world.plane.client(), NAMESPACE);
+    maps.delete(CLUSTER_ID, &DeleteParams::default()).await.unwrap();
+    let create = async |to: &Controller| to.create(request("pvc-1", 64)).await;
+    controller.patiently("created", create).await.unwrap();
 }
