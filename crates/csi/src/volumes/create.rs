@@ -69,13 +69,7 @@ pub(super) async fn create(inner: &Inner, request: &Create) -> Result<Volume, Re
     let creation = Creation { inner, site: &site, connection, request, mebibytes, name };
     // Most requests are the first of their name, and need both answers.
     let (record, named) = tokio::join!(inner.journal.read(&request.name), creation.named());
-    let record = record?;
-    // After an attempt that made nothing, the class may be another one.
-    let may_exist = |record: &&Record| journal::attempt(record) != Some(Attempt::Failed);
-    if let Some(plan) = record.as_ref().filter(may_exist).and_then(journal::plan) {
-        creation.check_same(&plan)?;
-    }
-    Box::pin(creation.run(record, named)).await
+    Box::pin(creation.run(record?, named)).await
 }
 
 impl Creation<'_> {
@@ -92,7 +86,8 @@ impl Creation<'_> {
         match &latest {
             Some(Attempt::Done { volume }) => {
                 // If it is gone, it was deleted since.
-                if let Some(mebibytes) = self.size(volume).await? {
+                if let Some(mebibytes) = self.size(volume).await.map_err(while_open)? {
+                    self.check_same(record.as_ref())?;
                     let found = Found { id: volume.clone(), mebibytes, in_cns: true };
                     return self.adopt(found, None).await;
                 }
@@ -104,7 +99,9 @@ impl Creation<'_> {
                     }
                     // Not every answer has a name, and a vCenter that was restored gives ids of tasks again.
                     Ok(_) => uncertain = Some(*at),
-                    Err(error) if is_running(&error) => return Err(self.refused(error)),
+                    Err(error) if is_running(&error) => {
+                        return Err(while_open(self.refused(error)));
+                    }
                     Err(error) => {
                         let volume = &self.request.name;
                         tracing::info!(volume, %error, "earlier attempt to create the volume did not succeed");
@@ -117,7 +114,13 @@ impl Creation<'_> {
             Some(Attempt::Called { at }) => uncertain = Some(*at),
             Some(Attempt::Failed) | None => {}
         }
-        let found = if latest.is_some() { self.find().await? } else { named? };
+        let found = match latest {
+            None => named?,
+            Some(Attempt::Started { .. } | Attempt::Called { .. }) => {
+                self.find().await.map_err(while_open)?
+            }
+            Some(Attempt::Failed | Attempt::Done { .. }) => self.find().await?,
+        };
         if let Some(found) = found {
             return self.adopt(found, record).await;
         }
@@ -222,7 +225,7 @@ impl Creation<'_> {
     ) -> Result<(Record, Result<Created, Error>), Refusal> {
         let started = match self.connection.volumes().create(new).await {
             Ok(started) => started,
-            Err(error) if !is_certain(&error) => return Err(self.refused(error)),
+            Err(error) if !is_certain(&error) => return Err(while_open(self.refused(error))),
             Err(error) => return Ok((record, Err(error))),
         };
         // If the process ends before the task is recorded, the next one searches for the volume.
@@ -230,7 +233,9 @@ impl Creation<'_> {
         let waiting = async { Ok(started.wait(super::LIMIT).await) };
         let (record, ended) = tokio::try_join!(recording, waiting)?;
         match ended {
-            Err(error) if is_running(&error) || is_lost(&error) => Err(self.refused(error)),
+            Err(error) if is_running(&error) || is_lost(&error) => {
+                Err(while_open(self.refused(error)))
+            }
             ended => Ok((record, ended)),
         }
     }
@@ -261,16 +266,19 @@ impl Creation<'_> {
     /// Records a volume that was made, and answers.
     async fn finish(&self, record: Option<Record>, created: Created) -> Result<Volume, Refusal> {
         let id = created.volume.id;
+        let planned = record.as_ref().and_then(journal::plan).map(|plan| plan.size);
+        let planned = planned.unwrap_or(self.mebibytes);
         // One that was there before may be of another size.
         let mebibytes = match created.existed {
-            true => self.size(&id).await?.unwrap_or(self.mebibytes),
-            false => self.mebibytes,
+            true => self.size(&id).await.map_err(while_open)?.unwrap_or(planned),
+            false => planned,
         };
         self.adopt(Found { id, mebibytes, in_cns: true }, record).await
     }
 
     /// Answers with a volume that exists, if it is what is asked for.
     async fn adopt(&self, found: Found, record: Option<Record>) -> Result<Volume, Refusal> {
+        self.check_same(record.as_ref())?;
         let Found { id, mebibytes, in_cns } = found;
         let size = bytes(mebibytes);
         let fits =
@@ -286,14 +294,14 @@ impl Creation<'_> {
         }
         if !in_cns {
             let content = Content::Disk(id.clone());
-            let metadata = Some(self.metadata().await?);
+            let metadata = Some(self.metadata().await.map_err(while_open)?);
             let known = NewVolume { metadata, ..NewVolume::new(&self.name, content) };
             let registered =
                 async { self.connection.volumes().create(&known).await?.wait(super::LIMIT).await };
             registered.await.map_err(|error| while_open(self.refused(error)))?;
         }
         if let Some(record) = record {
-            self.inner.journal.done(record, &id, mebibytes).await?;
+            self.inner.journal.done(record, &id, mebibytes).await.map_err(while_open)?;
         }
         Ok(Volume { id, bytes: size })
     }
@@ -380,8 +388,13 @@ impl Creation<'_> {
         self.site.metadata(&self.connection).await.map_err(|error| self.refused(error))
     }
 
-    /// An attempt under this name asked for something else.
-    fn check_same(&self, plan: &Plan) -> Result<(), Refusal> {
+    /// Refuses a volume whose attempt asked for something else. Before it is known that the attempt made a volume
+    /// there is nothing to compare: the class may have been corrected since.
+    fn check_same(&self, record: Option<&Record>) -> Result<(), Refusal> {
+        let failed = |record: &&Record| journal::attempt(record) == Some(Attempt::Failed);
+        let Some(plan) = record.filter(|one| !failed(one)).and_then(journal::plan) else {
+            return Ok(());
+        };
         let differs = |what: &str| {
             let name = &self.request.name;
             let what = format!("volume {name} was requested before with another {what}");

@@ -1,7 +1,7 @@
 //! What the Go driver began, this driver ends: its records are in the API before the controller starts.
 
 use jiff::{SignedDuration, Timestamp};
-use kube::api::{DeleteParams, PostParams};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use lab::vcenter::{Fault, Moment};
 use serde_json::{Value, json};
 use tonic::Code;
@@ -192,4 +192,52 @@ async fn the_volume_of_another_task_is_not_taken() {
         made.push(volume);
     }
     assert_eq!(world.volumes().await.len(), 3);
+}
+
+/// csi-provisioner forgets a volume after a code that it takes for final.
+#[tokio::test]
+async fn no_code_is_final_while_a_volume_may_exist() {
+    let world = World::start().await;
+    let controller = world.run(&[]).await;
+    controller.until_ready().await;
+    let made = controller.create(request("made", 64)).await.unwrap();
+    let task = world.task("made").await;
+    let denied = Fault { count: 1_000_000, ..Fault::next("CnsQueryVolume", "NoPermission") };
+    let control = world.vcenter.control();
+    let rule = control.fail(&denied).await.unwrap();
+    for (name, task) in [("called", ""), ("lost", "task-7"), ("taken", task.as_str())] {
+        world.record_as_go(name, "", &Operation { task, ..IN_PROGRESS }).await;
+        let refused = controller.create(request(name, 64)).await.unwrap_err();
+        assert_eq!(refused.code(), Code::Unavailable, "{name}: {refused}");
+    }
+    let refused = controller.create(request("new", 64)).await.unwrap_err();
+    assert_eq!(refused.code(), Code::PermissionDenied, "{refused}");
+    control.disarm_one(rule).await.unwrap();
+    assert_eq!(controller.create(request("made", 64)).await.unwrap(), made);
+}
+
+#[tokio::test]
+async fn a_class_that_was_corrected_is_compared_only_with_a_volume_that_exists() {
+    let world = World::start().await;
+    let controller = world.run(&[]).await;
+    controller.until_ready().await;
+    let plan = json!({"size": 64, "policy": "mistyped", "datastore": "datastore-1"}).to_string();
+    let annotate = async |name: &str| {
+        let annotations = json!({"csi.vsphere.vmware.com/create": plan});
+        let patch = Patch::Merge(json!({"metadata": {"annotations": annotations}}));
+        world.records().patch(name, &PatchParams::default(), &patch).await.unwrap();
+    };
+    let age = SignedDuration::from_secs(2);
+    world.record_as_go("fresh", "", &Operation { age, ..IN_PROGRESS }).await;
+    annotate("fresh").await;
+    let refused = controller.create(request("fresh", 64)).await.unwrap_err();
+    assert_eq!(refused.code(), Code::Aborted, "{refused}");
+    world.record_as_go("settled", "", &IN_PROGRESS).await;
+    annotate("settled").await;
+    controller.create(request("settled", 64)).await.unwrap();
+
+    controller.create(request("made", 64)).await.unwrap();
+    annotate("made").await;
+    let refused = controller.create(request("made", 64)).await.unwrap_err();
+    assert_eq!(refused.code(), Code::AlreadyExists, "{refused}");
 }
