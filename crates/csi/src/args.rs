@@ -73,9 +73,10 @@ struct ControllerFlags {
     #[arg(long, default_value = "false", num_args = 0..=1, default_missing_value = "true",
           require_equals = true, value_parser = switch, action = clap::ArgAction::Set)]
     attach: bool,
-    /// How many seconds a call whose answer was never seen may still be carried out by vCenter. Until then no volume of
-    /// the same name is made. For tests with a vCenter whose delays are known.
-    #[arg(long, default_value_t = 180, value_name = "SECONDS")]
+    /// How many seconds a call may still be carried out by vCenter after the last sign of it. Until then no volume of
+    /// the same name is made. Creating a volume with a thick disk may take five minutes. For tests with a vCenter whose
+    /// delays are known.
+    #[arg(long, default_value_t = 360, value_name = "SECONDS")]
     settle: u64,
 }
 

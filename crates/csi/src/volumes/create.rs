@@ -12,9 +12,11 @@
 //! whose answers may be minutes old, and among the first class disks, which are not cached. A volume that exists is
 //! adopted, never deleted.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 use jiff::{SignedDuration, Timestamp};
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
 use vsphere::{
     cns::{Content, Created, NewVolume},
     connection::Connection,
@@ -39,6 +41,8 @@ use crate::refusal::{Kind, Refusal};
 const LONGEST_NAME: usize = 80;
 /// In the metadata of a first class disk: the cluster that CNS made it for.
 const CLUSTER_OF_DISK: &str = "cns.containerCluster.clusterId";
+/// How soon a task is recorded again that could not be.
+const RECORD_AGAIN: Duration = Duration::from_secs(1);
 /// Datastores that one request tries.
 const MOST_TRIES: usize = 3;
 
@@ -81,7 +85,7 @@ impl Creation<'_> {
         named: Result<Option<Found>, Refusal>,
     ) -> Result<Volume, Refusal> {
         let latest = record.as_ref().and_then(journal::attempt);
-        // When vCenter was called, if it is not known what came of it.
+        // The last sign of an attempt, if it is not known what came of it.
         let mut uncertain = None;
         match &latest {
             Some(Attempt::Done { volume }) => {
@@ -99,9 +103,7 @@ impl Creation<'_> {
                     }
                     // Not every answer has a name, and a vCenter that was restored gives ids of tasks again.
                     Ok(_) => uncertain = Some(*at),
-                    Err(error) if is_running(&error) => {
-                        return Err(while_open(self.refused(error)));
-                    }
+                    Err(error) if is_running(&error) => return Err(self.open(record, error).await),
                     Err(error) => {
                         let volume = &self.request.name;
                         tracing::info!(volume, %error, "earlier attempt to create the volume did not succeed");
@@ -225,19 +227,56 @@ impl Creation<'_> {
     ) -> Result<(Record, Result<Created, Error>), Refusal> {
         let started = match self.connection.volumes().create(new).await {
             Ok(started) => started,
-            Err(error) if !is_certain(&error) => return Err(while_open(self.refused(error))),
+            Err(error) if !is_certain(&error) => return Err(self.open(Some(record), error).await),
             Err(error) => return Ok((record, Err(error))),
         };
-        // If the process ends before the task is recorded, the next one searches for the volume.
-        let recording = self.inner.journal.started(record, started.task().value());
-        let waiting = async { Ok(started.wait(super::LIMIT).await) };
-        let (record, ended) = tokio::try_join!(recording, waiting)?;
+        let has_ended = CancellationToken::new();
+        let waiting = async {
+            let ended = started.wait(super::LIMIT).await;
+            has_ended.cancel();
+            ended
+        };
+        // The volume is held until the task has ended, whatever becomes of the record.
+        let recording = self.record_task(record, started.task().value(), &has_ended);
+        let (record, ended) = tokio::join!(recording, waiting);
         match ended {
             Err(error) if is_running(&error) || is_lost(&error) => {
-                Err(while_open(self.refused(error)))
+                Err(self.open(Some(record?), error).await)
             }
-            ended => Ok((record, ended)),
+            ended => Ok((record?, ended)),
         }
+    }
+
+    /// Records the task of an attempt, also if the API server is away for a moment. If the process ends before that,
+    /// the next one searches for the volume.
+    async fn record_task(
+        &self,
+        record: Record,
+        task: &str,
+        has_ended: &CancellationToken,
+    ) -> Result<Record, Refusal> {
+        loop {
+            match self.inner.journal.started(record.clone(), task).await {
+                Err(refusal) if refusal.kind == Kind::Unavailable => {
+                    tracing::warn!(volume = self.request.name, task, error = %refusal, "task not recorded; trying again");
+                }
+                written => return written.map_err(while_open),
+            }
+            if has_ended.run_until_cancelled(sleep(RECORD_AGAIN)).await.is_none() {
+                // How the task ended is recorded next.
+                return Ok(record);
+            }
+        }
+    }
+
+    /// The refusal while it is not known what came of an attempt: until now it was under way.
+    async fn open(&self, record: Option<Record>, error: Error) -> Refusal {
+        if let Some(record) = record
+            && let Err(refusal) = self.inner.journal.under_way(record).await
+        {
+            tracing::warn!(volume = self.request.name, error = %refusal, "attempt not recorded as under way");
+        }
+        while_open(self.refused(error))
     }
 
     /// After a failure: nothing was made, or it is adopted.
@@ -249,8 +288,8 @@ impl Creation<'_> {
             return Ok(Tried::Made(self.adopt(found, Some(record)).await?));
         }
         if is_ambiguous(&error) {
-            // The record stays open: what CNS began may still end.
-            return Err(while_open(self.refused(error)));
+            // What CNS began may still end.
+            return Err(self.open(Some(record), error).await);
         }
         let record = self.inner.journal.failed(record, &error.to_string()).await?;
         match error.remedy {

@@ -28,6 +28,8 @@ const KIND: &str = "CnsVolumeOperationRequest";
 const PLURAL: &str = "cnsvolumeoperationrequests";
 /// The plan of the latest attempt, as JSON.
 const PLAN: &str = "csi.vsphere.vmware.com/create";
+/// When the latest attempt was last known to be under way, if that is later than its call.
+const UNDER_WAY: &str = "csi.vsphere.vmware.com/under-way";
 /// Operations that a record keeps.
 const MOST_OPERATIONS: usize = 10;
 /// The longest name that Kubernetes takes.
@@ -107,7 +109,7 @@ pub(crate) struct Plan {
     pub(crate) datastore: String,
 }
 
-/// What is known of the latest attempt.
+/// What is known of the latest attempt, and when it was last known to be under way.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Attempt {
     /// vCenter may have got the call; there is no answer.
@@ -165,6 +167,7 @@ impl Journal {
         let text = serde_json::to_string(plan).unwrap_or_default();
         let annotations = record.metadata.annotations.get_or_insert_default();
         annotations.insert(PLAN.to_owned(), text);
+        annotations.remove(UNDER_WAY);
         let status = record.status.get_or_insert_default();
         status.volume.clear();
         status.first_operation_details.get_or_insert_with(|| operation.clone());
@@ -188,6 +191,13 @@ impl Journal {
             }
         })
         .await
+    }
+
+    /// Records that the attempt is under way, or was just now.
+    pub(crate) async fn under_way(&self, mut record: Record) -> Result<Record, Refusal> {
+        let annotations = record.metadata.annotations.get_or_insert_default();
+        annotations.insert(UNDER_WAY.to_owned(), now().to_string());
+        self.write(&record.spec.name, &record).await
     }
 
     /// Records the volume of the attempt.
@@ -279,7 +289,10 @@ pub(crate) fn attempt(record: &Record) -> Option<Attempt> {
     let status = record.status.as_ref()?;
     let last = status.latest_operation_details.last()?;
     let may_run = is_open(last) || last.error.contains(NOT_FOLLOWED);
-    let at = last.task_invocation_timestamp.unwrap_or(Timestamp::UNIX_EPOCH);
+    let called = last.task_invocation_timestamp.unwrap_or(Timestamp::UNIX_EPOCH);
+    let annotations = record.metadata.annotations.as_ref();
+    let under_way = annotations.and_then(|all| all.get(UNDER_WAY)?.parse().ok());
+    let at = called.max(under_way.unwrap_or(called));
     Some(match last.task_status.as_str() {
         SUCCESS if !status.volume.is_empty() => Attempt::Done { volume: status.volume.clone() },
         _ if may_run && !last.task_id.is_empty() => {

@@ -2,6 +2,7 @@
 
 use std::{
     net::SocketAddr,
+    ops::Range,
     path::PathBuf,
     sync::{Arc, Mutex},
 };
@@ -40,6 +41,8 @@ struct State {
     writes: Vec<String>,
     hold: Option<(usize, Moment)>,
     held: bool,
+    /// The writes with these numbers are refused.
+    refuse: Range<usize>,
 }
 
 /// The proxy. Dropping it ends it.
@@ -63,6 +66,11 @@ impl Gate {
     pub(crate) fn hold(&self, write: usize, moment: Moment) {
         let hold = Some((write, moment));
         *self.state.lock().unwrap() = State { hold, ..State::default() };
+    }
+
+    /// Forgets what was written and refuses the writes of these numbers from now on.
+    pub(crate) fn refuse(&self, refuse: Range<usize>) {
+        *self.state.lock().unwrap() = State { refuse, ..State::default() };
     }
 
     /// Holds nothing any more, and returns what was written since the last look.
@@ -118,6 +126,9 @@ async fn pass(
             let mut state = state.lock().unwrap();
             let number = state.writes.len();
             state.writes.push(format!("{} {}", head.method, &kind[1..]));
+            if state.refuse.contains(&number) {
+                return Ok(Response::builder().status(500).body(Body::empty()).unwrap());
+            }
             state.hold.filter(|(held, _)| *held == number).map(|(_, moment)| moment)
         }
         _ => None,

@@ -3,11 +3,17 @@
 use csi::manifests::NAMESPACE;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, api::DeleteParams};
-use lab::{Wait, until, vcenter::Fault};
+use lab::{
+    Wait, until,
+    vcenter::{Fault, Moment},
+};
 use serde_json::json;
 use tonic::Code;
 
-use crate::world::{BOUND, Controller, NODES, World, request};
+use crate::{
+    gate::Gate,
+    world::{BOUND, Controller, NODES, Start, World, request},
+};
 
 const CLUSTER_ID: &str = "vsphere-csi-cluster-id";
 
@@ -90,4 +96,32 @@ async fn a_cluster_id_that_is_deleted_as_the_message_says_is_no_obstacle_any_mor
     maps.delete(CLUSTER_ID, &DeleteParams::default()).await.unwrap();
     let create = async |to: &Controller| to.create(request("pvc-1", 64)).await;
     controller.patiently("created", create).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_task_is_waited_for_and_recorded_although_the_api_server_is_away_for_a_moment() {
+    let world = World::start().await;
+    let gate = Gate::start(&world).await;
+    let kubeconfig = Some(gate.kubeconfig.clone());
+    let controller = world.serve(Start { kubeconfig, ..Start::controller("csi.sock") }).await;
+    controller.until_ready().await;
+    let control = world.vcenter.control();
+    let held = Fault { fault: None, at: Moment::Hold, ..Fault::next("CnsCreateVolume", "") };
+    control.fail(&held).await.unwrap();
+    // The record is made before the call; what follows it has the task.
+    gate.refuse(1..3);
+    let recorded = async {
+        until("the task is recorded", BOUND, || async {
+            let record = world.record("pvc-1").await.unwrap_or_default();
+            let operations = record["status"]["latestOperationDetails"].as_array();
+            let task = operations.and_then(|all| all.last()?["taskId"].as_str());
+            let is_recorded = task.is_some_and(|task| !task.is_empty());
+            Ok(if is_recorded { Wait::Done(()) } else { Wait::NotYet(record.to_string()) })
+        })
+        .await
+        .unwrap();
+        control.release_tasks().await.unwrap();
+    };
+    let (created, ()) = tokio::join!(controller.create(request("pvc-1", 64)), recorded);
+    assert_eq!(world.volumes().await, [created.unwrap()]);
 }

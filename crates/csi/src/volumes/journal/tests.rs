@@ -87,6 +87,22 @@ fn a_plan_is_read_as_it_was_written() {
 }
 
 #[test]
+fn an_attempt_counts_from_the_last_time_that_it_was_under_way() {
+    let mut record = latest("", &operation("", "InProgress", ""));
+    let called: Timestamp = "2026-11-01T10:00:00Z".parse().unwrap();
+    for (under_way, at) in [
+        ("2026-11-01T10:04:00Z", called + SignedDuration::from_mins(4)),
+        // Of an earlier attempt, which the Go driver followed by this one.
+        ("2026-11-01T09:59:00Z", called),
+        ("soon", called),
+    ] {
+        let annotation = (super::UNDER_WAY.to_owned(), under_way.to_owned());
+        record.metadata.annotations = Some([annotation].into());
+        assert_eq!(attempt(&record), Some(Attempt::Called { at }), "{under_way}");
+    }
+}
+
+#[test]
 fn records_are_kept_for_a_while_after_their_operation() {
     let began: Timestamp = "2026-11-01T10:00:00Z".parse().unwrap();
     let after = |minutes| began + SignedDuration::from_mins(minutes);
