@@ -68,7 +68,7 @@ impl Gate {
         *self.state.lock().unwrap() = State { hold, ..State::default() };
     }
 
-    /// Forgets what was written and refuses the writes of these numbers from now on, as an API server that is starting.
+    /// Forgets what was written and refuses the writes of these numbers from now on.
     pub(crate) fn refuse(&self, refuse: Range<usize>) {
         *self.state.lock().unwrap() = State { refuse, ..State::default() };
     }
@@ -127,7 +127,7 @@ async fn pass(
             let number = state.writes.len();
             state.writes.push(format!("{} {}", head.method, &kind[1..]));
             if state.refuse.contains(&number) {
-                return Ok(Response::builder().status(503).body(Body::empty()).unwrap());
+                return Ok(Response::builder().status(500).body(Body::empty()).unwrap());
             }
             state.hold.filter(|(held, _)| *held == number).map(|(_, moment)| moment)
         }
