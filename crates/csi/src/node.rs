@@ -1,7 +1,7 @@
 //! Turns an attached disk into what a pod asked for: format, mount, bind, grow.
 //!
-//! Facts are read once, [`plan`] decides the steps, `run` does them. Every step is safe to repeat after a crash
-//! between any two of them.
+//! Facts are read once, [`plan`] decides the steps, `run` does them, while the disk that the facts are about is kept
+//! open. Every step is safe to repeat after a crash between any two of them.
 //!
 //! File systems may hang, so everything that touches them runs on a thread of its own, and holds no volume but its
 //! own: a volume whose claim is kept by a hung call is [`Kind::Busy`], all others go on.
@@ -9,6 +9,7 @@
 //! Deliberately absent: vCenter and Kubernetes, retries (kubelet retries).
 
 pub mod device;
+mod held;
 pub mod mounts;
 pub mod plan;
 pub mod probe;
@@ -26,6 +27,7 @@ use tracing::Span;
 
 use self::{
     device::{Device, DiskUuid, HostPaths, NotTheDisk},
+    held::Held,
     mounts::{Mount, Options},
     plan::{Access, Disk, Place, PublishFacts, StageFacts, Step, Subject},
     probe::FileSystem,
@@ -128,17 +130,17 @@ impl Node {
         let paths = self.paths.clone();
         self.holding(&request.volume.clone(), move || {
             let volume = Subject(&request.volume);
-            let device = wait_for_disk(&paths, &request.volume, request.disk)?;
+            let held = wait_for_disk(&paths, &request.volume, request.disk)?;
             if request.access == Access::Block {
                 return Ok(());
             }
             let facts = StageFacts {
-                disk: disk(&request.volume, device)?,
+                disk: disk(&request.volume, &held)?,
                 mounts: table(&paths)?,
                 target: place(&request.staging),
             };
             let steps = plan::stage(volume, &request.staging, &request.access, &facts)?;
-            run::steps(&request.volume, &steps)
+            run::steps(&request.volume, &steps, Some(&held))
         })
         .await
     }
@@ -150,15 +152,16 @@ impl Node {
     pub async fn publish(&self, request: Publish) -> Result<(), Refusal> {
         let paths = self.paths.clone();
         self.holding(&request.volume.clone(), move || {
-            let device = request
+            let held = request
                 .device
                 .map(|disk| wait_for_disk(&paths, &request.volume, disk))
                 .transpose()?;
+            let device = held.as_ref().map(|held| held.device().clone());
             let mounts = table(&paths)?;
             let shown = device.as_ref().map(|device| shown(device, &mounts)).unwrap_or_default();
             let facts = PublishFacts { device, shown, mounts, target: place(&request.target) };
             let steps = plan::publish(&request, &facts)?;
-            run::steps(&request.volume, &steps)
+            run::steps(&request.volume, &steps, held.as_ref())
         })
         .await
     }
@@ -171,7 +174,7 @@ impl Node {
         let paths = self.paths.clone();
         self.holding(&volume.clone(), move || {
             let steps = plan::unpublish(&target, &table(&paths)?, place(&target));
-            run::steps(&volume, &steps)
+            run::steps(&volume, &steps, None)
         })
         .await
     }
@@ -184,7 +187,7 @@ impl Node {
         let paths = self.paths.clone();
         self.holding(&volume.clone(), move || {
             let steps = plan::unstage(Subject(&volume), &staging, &table(&paths)?)?;
-            run::steps(&volume, &steps)
+            run::steps(&volume, &steps, None)
         })
         .await
     }
@@ -259,12 +262,15 @@ fn shown(device: &Device, mounts: &[Mount]) -> Vec<PathBuf> {
     mounts.iter().filter(is_bound).map(|mount| mount.target.clone()).collect()
 }
 
-fn wait_for_disk(paths: &HostPaths, volume: &str, disk: DiskUuid) -> Result<Device, Refusal> {
+fn wait_for_disk(paths: &HostPaths, volume: &str, disk: DiskUuid) -> Result<Held, Refusal> {
     let began = Instant::now();
     let mut rescanned = false;
     loop {
         match device::find(paths, disk) {
-            Ok(Some(device)) => return Ok(device),
+            Ok(Some(device)) => {
+                let held = Held::open(paths, disk, device);
+                return held.map_err(|error| wrong_disk(volume, error));
+            }
             Ok(None) if began.elapsed() < APPEARS_WITHIN => {}
             Ok(None) => {
                 let what =
@@ -289,13 +295,9 @@ fn wrong_disk(volume: &str, error: NotTheDisk) -> Refusal {
     Refusal::new(Kind::Precondition, what).because(error).remedy(remedy)
 }
 
-fn disk(volume: &str, device: Device) -> Result<Disk, Refusal> {
-    let read = || {
-        let mut file = File::open(&device.path)?;
-        let size = file.seek(SeekFrom::End(0))?;
-        Ok::<_, io::Error>((size, probe::read(&mut file)?))
-    };
-    match read() {
+fn disk(volume: &str, held: &Held) -> Result<Disk, Refusal> {
+    let device = held.device().clone();
+    match held.read() {
         Ok((size, content)) => Ok(Disk { device, size, content }),
         Err(error) => {
             let what =
@@ -376,7 +378,7 @@ fn expand(paths: &HostPaths, request: &Expand) -> Result<u64, Refusal> {
         return Err(Refusal::new(Kind::Precondition, what).remedy(remedy));
     }
     let grow = Step::Grow { device: device.path, target: mount.target, kind };
-    run::steps(volume, &[grow])?;
+    run::steps(volume, &[grow], None)?;
     Ok(size)
 }
 

@@ -94,7 +94,7 @@ pub enum Content {
 ///
 /// # Errors
 /// When the disk cannot be read: then it must not be formatted either.
-pub fn read(disk: &mut File) -> io::Result<Content> {
+pub fn read(mut disk: &File) -> io::Result<Content> {
     let size = disk.seek(SeekFrom::End(0))?;
     let head = at(disk, 0, END.min(size))?;
     let tail_start = size.saturating_sub(END).max(head.len() as u64);
@@ -102,7 +102,7 @@ pub fn read(disk: &mut File) -> io::Result<Content> {
     Ok(judge(&Ends { head: &head, tail: &tail, tail_start, size }))
 }
 
-fn at(disk: &mut File, offset: u64, length: u64) -> io::Result<Vec<u8>> {
+fn at(mut disk: &File, offset: u64, length: u64) -> io::Result<Vec<u8>> {
     disk.seek(SeekFrom::Start(offset))?;
     let mut bytes = Vec::new();
     disk.take(length).read_to_end(&mut bytes)?;

@@ -11,9 +11,10 @@ use std::{
 use tracing::info;
 
 use super::{
+    held::Held,
     mounts,
     plan::Step,
-    probe::{FileSystem, Mark},
+    probe::{Content, FileSystem, Mark},
 };
 use crate::refusal::{Kind, Refusal};
 
@@ -22,13 +23,14 @@ const TOOLS: &str = "/usr/sbin:/usr/bin:/sbin:/bin";
 /// kubelet makes its own directories so.
 const DIRECTORY_MODE: u32 = 0o750;
 
-/// Does the steps in their order; what is done stays done when one fails.
+/// Does the steps in their order; what is done stays done when one fails. Steps that use a disk need it held, and are
+/// refused if their path leads elsewhere by now, or the disk holds something else than what they were planned for.
 ///
 /// # Errors
 /// The step that failed, and why.
-pub(super) fn steps(volume: &str, steps: &[Step]) -> Result<(), Refusal> {
+pub(super) fn steps(volume: &str, steps: &[Step], disk: Option<&Held>) -> Result<(), Refusal> {
     for step in steps {
-        one(step).map_err(|failure| refuse(volume, step, failure))?;
+        one(step, disk).map_err(|failure| refuse(volume, step, failure))?;
         info!(volume, step = %Said(step), "node step done");
     }
     Ok(())
@@ -47,7 +49,8 @@ impl From<io::Error> for Failure {
     }
 }
 
-fn one(step: &Step) -> Result<(), Failure> {
+fn one(step: &Step, disk: Option<&Held>) -> Result<(), Failure> {
+    look_again(step, disk)?;
     match step {
         Step::CreateDirectory(path) => {
             DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(path)?;
@@ -73,6 +76,22 @@ fn one(step: &Step) -> Result<(), Failure> {
         Step::RemoveFile(path) => absent_is_done(fs::remove_file(path))?,
     }
     Ok(())
+}
+
+/// Whether the disk of a step is still the one that it was planned for, and holds what it held then.
+fn look_again(step: &Step, disk: Option<&Held>) -> io::Result<()> {
+    let (device, expected) = match step {
+        Step::Wipe(device) | Step::Format { device, .. } => (device, Some(Content::Interrupted)),
+        Step::Mark(device) => (device, Some(Content::Blank)),
+        Step::ClearMark(device) | Step::Check { device, .. } | Step::Mount { device, .. } => {
+            (device, None)
+        }
+        Step::Bind { source, .. } if disk.is_some() => (source, None),
+        _ => return Ok(()),
+    };
+    let disk = disk.ok_or_else(|| io::Error::other("the disk is not held"))?;
+    disk.is_at(device)?;
+    expected.map_or(Ok(()), |content| disk.still_holds(content))
 }
 
 fn absent_is_done(removed: io::Result<()>) -> io::Result<()> {

@@ -16,10 +16,12 @@ mod nodes {
     use crate::{
         node::{
             Expand, HostPaths, Node, Publish, Stage,
-            device::DiskUuid,
+            device::{self, DiskUuid},
+            held::Held,
             mounts::Options,
-            plan::Access,
+            plan::{Access, Step},
             probe::{FileSystem, Mark},
+            run,
         },
         refusal::Kind,
     };
@@ -106,6 +108,13 @@ mod nodes {
         async fn unstage(&self) -> Result<(), String> {
             let done = self.node.unstage("v".into(), self.path("staging")).await;
             done.map_err(|refusal| refusal.to_string())
+        }
+
+        /// Does steps, as a call that has found this disk.
+        fn run(&self, steps: &[Step]) -> Result<(), String> {
+            let device = device::device(self.device.clone()).unwrap();
+            let held = Held::open(&HostPaths::default(), self.disk, device).unwrap();
+            run::steps("v", steps, Some(&held)).map_err(|refusal| refusal.to_string())
         }
 
         fn grow_disk(&self, size: u64) {
@@ -197,6 +206,46 @@ mod nodes {
             assert_refused(world.stage("ext4", &[]).await, "holds xfs");
             assert_refused(World::new(MIB).stage("ext4", &[]).await, "too few");
             assert_refused(World::new(64 * MIB).stage("ext4", &["ro"]).await, "blank");
+        });
+    }
+
+    #[test]
+    fn a_disk_that_took_the_name_of_another_is_neither_written_nor_mounted() {
+        alone("a_disk_that_took_the_name_of_another_is_neither_written_nor_mounted", || async {
+            let blank = World::new(64 * MIB);
+            let other = World::new(64 * MIB);
+            other.stage("ext4", &[]).await.unwrap();
+            fs::write(other.path("staging/file"), "data").unwrap();
+            other.unstage().await.unwrap();
+            let before = fs::read(other.path("disk")).unwrap();
+            let device = || other.device.clone();
+            let steps = [
+                Step::Wipe(device()),
+                Step::Mark(device()),
+                Step::Format { device: device(), kind: FileSystem::Ext4 },
+                Step::ClearMark(device()),
+                Step::Check { device: device(), kind: FileSystem::Ext4 },
+                Step::Mount {
+                    device: device(),
+                    target: blank.directory.path().to_owned(),
+                    kind: FileSystem::Ext4,
+                    options: Options::default(),
+                },
+                Step::Bind {
+                    source: device(),
+                    target: blank.path("disk"),
+                    options: Options::default(),
+                },
+            ];
+            for step in &steps {
+                let refused = blank.run(std::slice::from_ref(step));
+                assert_refused(refused, "is another disk by now");
+            }
+            // The same disk, on which somebody has written since it was found blank.
+            for step in &steps[..3] {
+                assert_refused(other.run(std::slice::from_ref(step)), "has changed since");
+            }
+            assert!(fs::read(other.path("disk")).unwrap() == before, "the disk was written");
         });
     }
 

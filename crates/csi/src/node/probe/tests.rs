@@ -25,7 +25,7 @@ fn put(disk: &NamedTempFile, offset: u64, bytes: &[u8]) {
 }
 
 fn content(disk: &NamedTempFile) -> Content {
-    read(&mut File::open(disk.path()).unwrap()).unwrap()
+    read(&File::open(disk.path()).unwrap()).unwrap()
 }
 
 fn make(disk: &NamedTempFile, kind: FileSystem) {
@@ -140,7 +140,7 @@ fn two_file_systems_on_one_disk_are_refused() {
 #[test]
 fn a_disk_that_cannot_be_read_is_an_error_and_not_blank() {
     let directory = TempDir::new().unwrap();
-    assert!(read(&mut File::open(directory.path()).unwrap()).is_err());
+    assert!(read(&File::open(directory.path()).unwrap()).is_err());
 }
 
 proptest::proptest! {
