@@ -3,17 +3,23 @@
 use std::{
     ffi::{CString, OsString},
     fs, io,
-    os::unix::ffi::OsStringExt as _,
+    os::unix::{
+        ffi::OsStringExt as _,
+        fs::{FileTypeExt as _, MetadataExt as _},
+    },
     path::{Path, PathBuf},
 };
 
-use rustix::mount::{MountFlags, UnmountFlags};
+use rustix::{
+    fs::{major, minor},
+    mount::{MountFlags, UnmountFlags},
+};
 
 /// A line of `/proc/thread-self/mountinfo`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mount {
     /// Numbers of the device, `major:minor`. Of a raw block volume's file those of the file system with the device
-    /// node, usually devtmpfs.
+    /// node, usually devtmpfs. btrfs has a number of its own; of it, those of its source.
     pub device: (u32, u32),
     /// What of the file system is mounted: `/`, or the directory or node that was bound.
     pub root: PathBuf,
@@ -47,7 +53,7 @@ pub fn table(proc: &Path) -> io::Result<Vec<Mount>> {
     for _ in 0..TRIES {
         let again = fs::read(&path)?;
         if again == last {
-            return Ok(parse(&again));
+            return Ok(with_disks(parse(&again), block_device));
         }
         last = again;
     }
@@ -56,6 +62,19 @@ pub fn table(proc: &Path) -> io::Result<Vec<Mount>> {
 
 fn parse(text: &[u8]) -> Vec<Mount> {
     text.split(|byte| *byte == b'\n').filter_map(line).collect()
+}
+
+/// btrfs may be on several disks, so the kernel gives it a number that is no disk's.
+fn with_disks(mut mounts: Vec<Mount>, number: impl Fn(&Path) -> Option<(u32, u32)>) -> Vec<Mount> {
+    for mount in mounts.iter_mut().filter(|mount| mount.kind == "btrfs") {
+        mount.device = number(&mount.source).unwrap_or(mount.device);
+    }
+    mounts
+}
+
+fn block_device(path: &Path) -> Option<(u32, u32)> {
+    let metadata = fs::metadata(path).ok().filter(|found| found.file_type().is_block_device())?;
+    Some((major(metadata.rdev()), minor(metadata.rdev())))
 }
 
 /// `36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw,errors=continue`
@@ -198,7 +217,7 @@ pub fn unmount(target: &Path) -> io::Result<()> {
 mod tests {
     use std::path::Path;
 
-    use super::{Mount, Options, parse};
+    use super::{Mount, Options, parse, with_disks};
 
     #[test]
     fn a_mount_table_is_read_with_its_escapes_and_optional_fields() {
@@ -225,6 +244,16 @@ mod tests {
             mount((0, 60), "/", "/odd\\\t\\9", false, "tmpfs", "none"),
         ];
         assert_eq!(parse(text), expected);
+    }
+
+    #[test]
+    fn a_btrfs_is_known_by_its_disk() {
+        let text = b"36 35 0:60 / /a rw - btrfs /dev/sdb rw\n37 35 0:61 / /b rw - btrfs /gone rw\n\
+            38 35 0:62 / /c rw - tmpfs /dev/sdb rw\n";
+        let number = |path: &Path| (path == Path::new("/dev/sdb")).then_some((8, 16));
+        let mounts = with_disks(parse(text), number);
+        let devices: Vec<_> = mounts.iter().map(|mount| mount.device).collect();
+        assert_eq!(devices, [(8, 16), (0, 61), (0, 62)]);
     }
 
     #[test]

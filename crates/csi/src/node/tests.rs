@@ -148,7 +148,7 @@ mod nodes {
     #[test]
     fn data_outlives_pods_and_every_call_may_be_repeated() {
         alone("data_outlives_pods_and_every_call_may_be_repeated", || async {
-            for kind in ["ext4", "ext3", "xfs"] {
+            for kind in ["ext4", "ext3", "xfs", "btrfs"] {
                 let world = World::new(512 * MIB);
                 for _ in 0..2 {
                     world.stage(kind, &["noatime"]).await.unwrap();
