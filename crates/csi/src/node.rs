@@ -9,6 +9,7 @@
 //! Deliberately absent: vCenter and Kubernetes, retries (kubelet retries).
 
 pub mod device;
+mod format;
 mod held;
 pub mod mounts;
 pub mod plan;

@@ -11,6 +11,7 @@ use std::{
 use tracing::info;
 
 use super::{
+    format::{Kernel, mkfs, tool},
     held::Held,
     mounts,
     plan::Step,
@@ -18,8 +19,6 @@ use super::{
 };
 use crate::refusal::{Kind, Refusal};
 
-/// Where the tools of file systems are, whatever the environment says.
-const TOOLS: &str = "/usr/sbin:/usr/bin:/sbin:/bin";
 /// kubelet makes its own directories so.
 const DIRECTORY_MODE: u32 = 0o750;
 
@@ -128,27 +127,8 @@ fn wipe(device: &Path) -> io::Result<()> {
     disk.sync_all()
 }
 
-fn tool(name: &str) -> Command {
-    let mut command = Command::new(name);
-    command.env("PATH", TOOLS);
-    command
-}
-
-/// The program that makes a file system, with the options that are right for a blank disk: discarding its blocks
-/// would only take time, and remove the mark of the format.
-pub(super) fn mkfs(kind: FileSystem) -> Command {
-    let mut command = tool(&format!("mkfs.{kind}"));
-    command.args(match kind {
-        FileSystem::Ext2 | FileSystem::Ext3 | FileSystem::Ext4 => {
-            &["-q", "-F", "-m", "0", "-E", "nodiscard"][..]
-        }
-        FileSystem::Xfs | FileSystem::Btrfs => &["-q", "-K"][..],
-    });
-    command
-}
-
 fn format(device: &Path, kind: FileSystem) -> Result<(), Failure> {
-    let mut command = mkfs(kind);
+    let mut command = mkfs(kind, Kernel::running());
     command.arg(device);
     run(command, |code| code == 0)
 }

@@ -8,7 +8,7 @@ use std::{
 use tempfile::{NamedTempFile, TempDir};
 
 use super::{Content, FileSystem, Mark, read};
-use crate::node::run::mkfs;
+use crate::node::format::{Kernel, mkfs};
 
 const MIB: u64 = 1 << 20;
 
@@ -29,7 +29,7 @@ fn content(disk: &NamedTempFile) -> Content {
 }
 
 fn make(disk: &NamedTempFile, kind: FileSystem) {
-    let made = mkfs(kind).arg(disk.path()).output().unwrap();
+    let made = mkfs(kind, Kernel::running()).arg(disk.path()).output().unwrap();
     assert!(made.status.success(), "{kind}: {}", String::from_utf8_lossy(&made.stderr));
 }
 
