@@ -8,7 +8,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use tracing::info;
+use tracing::{info, warn};
 
 use super::{
     format::{Kernel, mkfs, tool},
@@ -130,14 +130,20 @@ fn wipe(device: &Path) -> io::Result<()> {
 fn format(device: &Path, kind: FileSystem) -> Result<(), Failure> {
     let mut command = mkfs(kind, Kernel::running());
     command.arg(device);
-    run(command, |code| code == 0)
+    run(command, |code| code == 0).map(drop)
 }
 
 fn check(device: &Path, kind: FileSystem) -> Result<(), Failure> {
     let mut command = tool(&format!("fsck.{kind}"));
     command.arg("-p").arg(device);
-    // 1: errors were corrected.
-    run(command, |code| code == 0 || code == 1)
+    // The answers are bits. Without this one errors were corrected, or it could not look, such as at a disk that another
+    // mount namespace still has: the kernel decides then.
+    const NOT_CORRECTED: i32 = 4;
+    let code = run(command, |code| code & NOT_CORRECTED == 0)?;
+    if code > 1 {
+        warn!(device = %device.display(), code, "file system not checked; mounting it as it is");
+    }
+    Ok(())
 }
 
 fn grow(device: &Path, target: &Path, kind: FileSystem) -> Result<(), Failure> {
@@ -158,10 +164,11 @@ fn grow(device: &Path, target: &Path, kind: FileSystem) -> Result<(), Failure> {
             command
         }
     };
-    run(command, |code| code == 0)
+    run(command, |code| code == 0).map(drop)
 }
 
-fn run(mut command: Command, is_success: impl Fn(i32) -> bool) -> Result<(), Failure> {
+/// Runs a program, and returns its code.
+fn run(mut command: Command, is_success: impl Fn(i32) -> bool) -> Result<i32, Failure> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = command.stdin(Stdio::null()).output().map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => {
@@ -169,8 +176,8 @@ fn run(mut command: Command, is_success: impl Fn(i32) -> bool) -> Result<(), Fai
         }
         _ => Failure::Io(error),
     })?;
-    if output.status.code().is_some_and(is_success) {
-        return Ok(());
+    if let Some(code) = output.status.code().filter(|code| is_success(*code)) {
+        return Ok(code);
     }
     let printed = [output.stderr, output.stdout].concat();
     let lines: Vec<String> = String::from_utf8_lossy(&printed)

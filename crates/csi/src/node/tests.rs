@@ -5,10 +5,10 @@ mod nodes {
         env, fs,
         fs::{File, OpenOptions},
         future::Future,
-        io::{Seek as _, SeekFrom, Write as _},
+        io::{Read as _, Seek as _, SeekFrom, Write as _},
         os::unix::fs::{FileTypeExt as _, symlink},
         path::{Path, PathBuf},
-        process::Command,
+        process::{Command, Stdio},
     };
 
     use tempfile::TempDir;
@@ -319,6 +319,42 @@ mod nodes {
                 assert_eq!(world.node.expand(expand).await.unwrap(), 1024 * MIB);
             }
             assert!(total().await > before + 400 * MIB);
+        });
+    }
+
+    #[test]
+    fn a_volume_that_another_mount_namespace_still_has_is_mounted_again() {
+        alone("a_volume_that_another_mount_namespace_still_has_is_mounted_again", || async {
+            let world = World::new(512 * MIB);
+            world.stage("ext4", &[]).await.unwrap();
+            fs::write(world.path("staging/file"), "data").unwrap();
+            // A container that was started meanwhile has a copy of all mounts.
+            let mut container = Command::new("unshare")
+                .args(["--mount", "--propagation", "private", "sh", "-c", "echo ready; read end"])
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .spawn()
+                .unwrap();
+            let mut ready = [0];
+            container.stdout.as_mut().unwrap().read_exact(&mut ready).unwrap();
+            world.unstage().await.unwrap();
+            world.stage("ext4", &[]).await.unwrap();
+            assert_eq!(fs::read_to_string(world.path("staging/file")).unwrap(), "data");
+            drop(container.stdin.take());
+            container.wait().unwrap();
+        });
+    }
+
+    #[test]
+    fn errors_that_need_a_decision_are_refused() {
+        alone("errors_that_need_a_decision_are_refused", || async {
+            let world = World::new(512 * MIB);
+            world.stage("ext4", &[]).await.unwrap();
+            world.unstage().await.unwrap();
+            // The root directory is gone.
+            let debugfs = ["-w", "-R", "clri <2>"];
+            output(Command::new("debugfs").args(debugfs).arg(&world.device));
+            assert_refused(world.stage("ext4", &[]).await, "run fsck on");
         });
     }
 
