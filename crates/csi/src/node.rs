@@ -4,7 +4,8 @@
 //! open. Every step is safe to repeat after a crash between any two of them.
 //!
 //! File systems may hang, so everything that touches them runs on a thread of its own, and holds no volume but its
-//! own: a volume whose claim is kept by a hung call is [`Kind::Busy`], all others go on.
+//! own: a volume whose claim is kept by a hung call is [`Kind::Busy`], all others go on. A volume has two threads at
+//! most for each of its paths, so that one that hangs leaves enough of them to the others.
 //!
 //! Deliberately absent: vCenter and Kubernetes, retries (kubelet retries).
 
@@ -51,6 +52,8 @@ const RESCAN_AFTER: Duration = Duration::from_secs(2);
 pub struct Node {
     paths: HostPaths,
     in_flight: InFlight,
+    /// Readings of usage, by volume and path.
+    readings: InFlight,
 }
 
 /// A volume to be made ready on this node.
@@ -120,7 +123,7 @@ impl Node {
     /// A node whose kernel's files are elsewhere.
     #[must_use]
     pub fn at(paths: HostPaths) -> Self {
-        Self { paths, in_flight: InFlight::default() }
+        Self { paths, in_flight: InFlight::default(), readings: InFlight::default() }
     }
 
     /// Makes a volume ready: finds its disk, formats it if it is blank, mounts it.
@@ -208,8 +211,14 @@ impl Node {
     /// When nothing is published there.
     pub async fn stats(&self, volume: String, path: PathBuf) -> Result<Stats, Refusal> {
         let paths = self.paths.clone();
-        // No claim: what is only read may be read while the volume is worked on.
-        blocking(move || stats(&paths, &volume, &path)).await
+        // Not the claim of operations: what is only read may be read while the volume is worked on.
+        let claim = self.readings.claim(&format!("{volume} at {}", path.display()))?;
+        blocking(move || {
+            let read = stats(&paths, &volume, &path);
+            drop(claim);
+            read
+        })
+        .await
     }
 
     /// Runs work on a thread of its own while it holds the volume, even if the caller gives up.

@@ -1,5 +1,44 @@
 //! The node on real disks: loop devices, the tools of this machine, the kernel's own mounts.
 
+use std::{fs, time::Duration};
+
+use futures::FutureExt as _;
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+use tempfile::TempDir;
+
+use crate::{
+    node::{HostPaths, Node},
+    refusal::Kind,
+};
+
+#[test]
+fn a_volume_that_hangs_takes_no_threads_from_others() {
+    let directory = TempDir::new().unwrap();
+    let proc = directory.path().join("proc");
+    fs::create_dir_all(proc.join("thread-self")).unwrap();
+    // Whoever reads the mount table waits for a writer that never comes.
+    let table = proc.join("thread-self/mountinfo");
+    mknodat(CWD, &table, FileType::Fifo, Mode::RUSR, 0).unwrap();
+    let node = Node::at(HostPaths { proc, ..HostPaths::default() });
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .max_blocking_threads(2)
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let hangs = || node.stats("v".into(), directory.path().to_owned()).now_or_never();
+        assert!(hangs().is_none());
+        for _ in 0..10 {
+            // The first caller has given up; its thread has not.
+            assert_eq!(hangs().unwrap().unwrap_err().kind, Kind::Busy);
+        }
+        let other = node.stats("w".into(), "/nonexistent".into());
+        let answer = tokio::time::timeout(Duration::from_secs(60), other).await.unwrap();
+        assert_eq!(answer.unwrap_err().kind, Kind::NotFound);
+    });
+    runtime.shutdown_background();
+}
+
 mod nodes {
     use std::{
         env, fs,

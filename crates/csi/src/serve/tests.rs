@@ -228,6 +228,17 @@ async fn a_caller_that_gives_up_is_logged() {
     assert_eq!(line["span"]["rpc"], "GetPluginCapabilities");
 }
 
+#[tokio::test]
+async fn connections_that_hang_keep_nobody_from_calling() {
+    let served = Served::start(rpc::Identity);
+    let mut idle = Vec::new();
+    for _ in 0..150 {
+        idle.push(UnixStream::connect(served.socket()).await.unwrap());
+    }
+    let called = async { probe(&mut served.client().await).await };
+    tokio::time::timeout(BOUND, called).await.unwrap().unwrap();
+}
+
 fn bind(path: &Path) -> Result<Server, String> {
     Server::bind(path, Services::default()).map_err(|error| error.to_string())
 }
