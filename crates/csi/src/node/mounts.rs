@@ -195,14 +195,21 @@ pub fn mount(source: &Path, target: &Path, kind: &str, options: &Options) -> io:
 pub fn bind(source: &Path, target: &Path, options: &Options) -> io::Result<()> {
     rustix::mount::mount_bind(source, target)?;
     // A bind takes no flags at first; the second call gives them.
-    let flags = options.flags();
-    if flags.is_empty() {
+    if options.flags().is_empty() {
         return Ok(());
     }
-    rustix::mount::mount_remount(target, MountFlags::BIND | flags, "").or_else(|error| {
+    remount(target, options).or_else(|error| {
         unmount(target)?;
-        Err(error.into())
+        Err(error)
     })
+}
+
+/// Gives flags to a mount, and to no other of its file system.
+///
+/// # Errors
+/// As mount(2).
+pub fn remount(target: &Path, options: &Options) -> io::Result<()> {
+    Ok(rustix::mount::mount_remount(target, MountFlags::BIND | options.flags(), "")?)
 }
 
 /// Unmounts. A mount that is in use is an error, never a lazy unmount: the volume would be detached under its writer.

@@ -69,6 +69,7 @@ fn one(step: &Step, disk: Option<&Held>) -> Result<(), Failure> {
             mounts::mount(device, target, kind.name(), options)?;
         }
         Step::Bind { source, target, options } => mounts::bind(source, target, options)?,
+        Step::MakeReadOnly { target, options } => mounts::remount(target, options)?,
         Step::Grow { device, target, kind } => grow(device, target, *kind)?,
         Step::Unmount(path) => mounts::unmount(path)?,
         Step::RemoveDirectory(path) => absent_is_done(fs::remove_dir(path))?,
@@ -247,6 +248,9 @@ impl std::fmt::Display for Said<'_> {
             }
             Step::Bind { source, target, .. } => {
                 write!(f, "bind {} to {}", source.display(), target.display())
+            }
+            Step::MakeReadOnly { target, .. } => {
+                write!(f, "make the mount at {} read-only", target.display())
             }
             Step::Grow { target, kind, .. } => write!(f, "grow {kind} at {}", target.display()),
             Step::Unmount(path) => write!(f, "unmount {}", path.display()),

@@ -411,6 +411,22 @@ mod nodes {
     }
 
     #[test]
+    fn a_read_only_bind_that_was_cut_short_is_completed() {
+        alone("a_read_only_bind_that_was_cut_short_is_completed", || async {
+            let world = World::new(512 * MIB);
+            world.stage("ext4", &[]).await.unwrap();
+            // The first half of publishing it read-only.
+            fs::create_dir(world.path("pod")).unwrap();
+            rustix::mount::mount_bind(world.path("staging"), world.path("pod")).unwrap();
+            for _ in 0..2 {
+                world.publish("pod", &["ro"]).await.unwrap();
+                assert!(fs::write(world.path("pod/file"), "").is_err());
+            }
+            fs::write(world.path("staging/file"), "").unwrap();
+        });
+    }
+
+    #[test]
     fn files_below_a_target_are_never_removed() {
         alone("files_below_a_target_are_never_removed", || async {
             let world = World::new(64 * MIB);
