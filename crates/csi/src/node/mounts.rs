@@ -11,7 +11,7 @@ use std::{
 };
 
 use rustix::{
-    fs::{major, minor},
+    fs::{StatVfsMountFlags, major, minor},
     mount::{MountFlags, UnmountFlags},
 };
 
@@ -204,12 +204,23 @@ pub fn bind(source: &Path, target: &Path, options: &Options) -> io::Result<()> {
     })
 }
 
-/// Gives flags to a mount, and to no other of its file system.
+/// Gives flags to a mount, and to no other of its file system. It keeps those that it has.
 ///
 /// # Errors
 /// As mount(2).
 pub fn remount(target: &Path, options: &Options) -> io::Result<()> {
-    Ok(rustix::mount::mount_remount(target, MountFlags::BIND | options.flags(), "")?)
+    const KEPT: [(StatVfsMountFlags, MountFlags); 6] = [
+        (StatVfsMountFlags::NOSUID, MountFlags::NOSUID),
+        (StatVfsMountFlags::NODEV, MountFlags::NODEV),
+        (StatVfsMountFlags::NOEXEC, MountFlags::NOEXEC),
+        (StatVfsMountFlags::NOATIME, MountFlags::NOATIME),
+        (StatVfsMountFlags::NODIRATIME, MountFlags::NODIRATIME),
+        (StatVfsMountFlags::RELATIME, MountFlags::RELATIME),
+    ];
+    let has = rustix::fs::statvfs(target)?.f_flag;
+    let kept = KEPT.iter().filter(|(flag, _)| has.contains(*flag));
+    let flags = kept.fold(MountFlags::BIND | options.flags(), |all, (_, flag)| all | *flag);
+    Ok(rustix::mount::mount_remount(target, flags, "")?)
 }
 
 /// Unmounts. A mount that is in use is an error, never a lazy unmount: the volume would be detached under its writer.

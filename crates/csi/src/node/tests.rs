@@ -427,6 +427,19 @@ mod nodes {
     }
 
     #[test]
+    fn a_read_only_bind_keeps_the_options_of_the_staged_mount() {
+        alone("a_read_only_bind_keeps_the_options_of_the_staged_mount", || async {
+            let world = World::new(512 * MIB);
+            world.stage("ext4", &["nosuid", "nodev", "noexec", "noatime"]).await.unwrap();
+            world.publish("pod", &["ro"]).await.unwrap();
+            let table = fs::read_to_string("/proc/thread-self/mountinfo").unwrap();
+            let pod = world.path("pod").display().to_string();
+            let line = table.lines().find(|line| line.contains(&pod)).unwrap();
+            assert!(line.contains(" ro,nosuid,nodev,noexec,noatime "), "{line}");
+        });
+    }
+
+    #[test]
     fn files_below_a_target_are_never_removed() {
         alone("files_below_a_target_are_never_removed", || async {
             let world = World::new(64 * MIB);
