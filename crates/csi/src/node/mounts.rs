@@ -158,6 +158,11 @@ impl Options {
             "nolazytime" => (MountFlags::empty(), MountFlags::LAZYTIME),
             "silent" => (MountFlags::SILENT, MountFlags::empty()),
             "loud" => (MountFlags::empty(), MountFlags::SILENT),
+            "user" | "users" => {
+                (MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC, MountFlags::empty())
+            }
+            "owner" | "group" => (MountFlags::NOSUID | MountFlags::NODEV, MountFlags::empty()),
+            _ if is_for_the_program(option) => return,
             _ => {
                 if !self.data.iter().any(|known| known == option) {
                     self.data.push(option.to_owned());
@@ -176,6 +181,20 @@ impl Options {
     fn flags(&self) -> MountFlags {
         MountFlags::from_bits_retain(self.flags)
     }
+
+    /// Those that only the file system knows, as the kernel gets them.
+    pub fn of_file_system(&self) -> String {
+        self.data.join(",")
+    }
+}
+
+/// Whether mount(8) keeps an option to itself: the kernel does not know it.
+fn is_for_the_program(option: &str) -> bool {
+    const NAMES: [&str; 9] = [
+        "_netdev", "nofail", "auto", "noauto", "nouser", "nousers", "noowner", "nogroup", "comment",
+    ];
+    let name = option.split_once('=').map_or(option, |(name, _)| name);
+    NAMES.contains(&name) || option.starts_with("x-") || option.starts_with("X-")
 }
 
 /// Mounts a file system.
@@ -183,7 +202,7 @@ impl Options {
 /// # Errors
 /// As mount(2).
 pub fn mount(source: &Path, target: &Path, kind: &str, options: &Options) -> io::Result<()> {
-    let data = CString::new(options.data.join(","))?;
+    let data = CString::new(options.of_file_system())?;
     Ok(rustix::mount::mount(source, target, kind, options.flags(), &*data)?)
 }
 
@@ -293,6 +312,33 @@ mod tests {
         check(&["ro", "rw"], false, &[]);
         check(&["discard,nouuid", "nouuid"], false, &["discard", "nouuid"]);
         check(&["rw,ro", "data=ordered"], true, &["data=ordered"]);
+    }
+
+    #[test]
+    fn options_that_the_kernel_does_not_know_stay_here() {
+        for option in [
+            "_netdev",
+            "nofail",
+            "auto",
+            "noauto",
+            "nouser",
+            "noowner",
+            "nogroup",
+            "comment=a text",
+            "x-systemd.device-timeout=5",
+            "X-mount.mkdir=0700",
+        ] {
+            assert_eq!(Options::parse([option]), Options::default(), "{option}");
+        }
+        for (option, same) in [
+            ("user", "nosuid,nodev,noexec"),
+            ("users,exec", "nosuid,nodev"),
+            ("owner", "nosuid,nodev"),
+            ("group,dev", "nosuid"),
+        ] {
+            assert_eq!(Options::parse([option]), Options::parse([same]), "{option}");
+        }
+        assert_eq!(Options::parse(["usrquota", "xino"]).data, ["usrquota", "xino"]);
     }
 
     proptest::proptest! {

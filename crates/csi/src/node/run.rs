@@ -212,6 +212,15 @@ fn refuse(volume: &str, step: &Step, failure: Failure) -> Refusal {
                     path.display()
                 )),
                 (true, _) => Some("something else on this node uses the disk".to_owned()),
+                (false, Step::Mount { kind, options, .. })
+                    if error.kind() == io::ErrorKind::InvalidInput
+                        && !options.of_file_system().is_empty() =>
+                {
+                    Some(format!(
+                        "{kind} may not know one of the mount options {}; the kernel's log names it",
+                        options.of_file_system()
+                    ))
+                }
                 (false, Step::RemoveDirectory(path))
                     if error.kind() == io::ErrorKind::DirectoryNotEmpty =>
                 {

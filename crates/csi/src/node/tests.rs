@@ -440,6 +440,16 @@ mod nodes {
     }
 
     #[test]
+    fn options_that_the_file_system_does_not_know_are_named() {
+        alone("options_that_the_file_system_does_not_know_are_named", || async {
+            let world = World::new(512 * MIB);
+            let refused = world.stage("ext4", &["_netdev", "noatime", "shiny"]).await;
+            assert_refused(refused, "ext4 may not know one of the mount options shiny;");
+            world.stage("ext4", &["_netdev", "noatime"]).await.unwrap();
+        });
+    }
+
+    #[test]
     fn files_below_a_target_are_never_removed() {
         alone("files_below_a_target_are_never_removed", || async {
             let world = World::new(64 * MIB);
