@@ -301,6 +301,15 @@ mod nodes {
                 world.stage(kind, &[]).await.unwrap();
                 fs::write(world.path("staging/file"), "").unwrap();
             }
+            // mkfs.btrfs clears more of the end than others, and writes another magic until it is done.
+            let world = World::new(512 * MIB);
+            let mut disk = OpenOptions::new().read(true).write(true).open(&world.device).unwrap();
+            Mark::of(512 * MIB).unwrap().write(&mut disk).unwrap();
+            drop(disk);
+            world.write(510 * MIB, &vec![0; 2 << 20]);
+            world.write(0x1_0040, b"!BHRfS_M");
+            world.stage("btrfs", &[]).await.unwrap();
+            fs::write(world.path("staging/file"), "").unwrap();
         });
     }
 
