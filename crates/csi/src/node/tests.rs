@@ -399,9 +399,10 @@ mod nodes {
             let world = World::new(512 * MIB);
             world.stage("ext4", &[]).await.unwrap();
             world.unstage().await.unwrap();
-            // The root directory is gone.
-            let debugfs = ["-w", "-R", "clri <2>"];
-            output(Command::new("debugfs").args(debugfs).arg(&world.device));
+            // The kernel has found errors, and the root directory is gone.
+            for change in ["set_super_value state 2", "clri <2>"] {
+                output(Command::new("debugfs").args(["-w", "-R", change]).arg(&world.device));
+            }
             assert_refused(world.stage("ext4", &[]).await, "run fsck on");
         });
     }
