@@ -52,7 +52,7 @@ pub(crate) async fn keep(
     let service = Service { endpoint, refusals };
     while !shutdown.is_requested() {
         let services = Services::default().with(RegistrationServer::new(service.clone()));
-        let server = Server::bind(&socket, services)?;
+        let server = Server::bind(&socket, services).await?;
         let is_found = server.is_found();
         let lost = async {
             while is_found() {

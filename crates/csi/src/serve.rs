@@ -4,8 +4,8 @@
 //! it took. A message has at most 4 MiB, which is what every peer keeps to.
 //!
 //! The socket belongs to the process's user, and its group may use it too: sidecars of the controller run as its
-//! group or as root, and on a node everybody who may call is root. A socket that a dead process left behind is
-//! removed; one that somebody still serves is not.
+//! group or as root, and on a node everybody who may call is root. The socket of a process that is dead, or does not
+//! answer, is replaced; one that somebody still serves is not.
 //!
 //! A panic ends the process in a release build, as in every program of the suite: the container is started again,
 //! callers try again, and every operation is safe to repeat.
@@ -179,8 +179,8 @@ pub struct Server {
 
 impl Server {
     /// Listens at a path.
-    pub fn bind(path: &Path, services: Services) -> Result<Self, CannotServe> {
-        Ok(Self { socket: Socket::bind(path)?, services: Arc::new(services) })
+    pub async fn bind(path: &Path, services: Services) -> Result<Self, CannotServe> {
+        Ok(Self { socket: Socket::bind(path).await?, services: Arc::new(services) })
     }
 
     /// A function that tells whether callers still find this server at its path.
