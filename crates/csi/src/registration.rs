@@ -219,15 +219,16 @@ mod tests {
             Ok(if socket.exists() { Wait::NotYet(String::new()) } else { Wait::Done(()) })
         });
         gone.await.unwrap();
-        let told = |text: &'static str| {
-            until(text, BOUND, || async {
+        let told = async |text: &str| {
+            let waited = until(text, BOUND, || async {
                 let report = format!("{checks:?}");
                 Ok(if report.contains(text) { Wait::Done(()) } else { Wait::NotYet(report) })
-            })
+            });
+            waited.await.unwrap();
         };
-        told("the kubelet refused the driver: no such file or directory").await.unwrap();
+        told("the kubelet refused the driver: no such file or directory").await;
         notify(&mut connect(directory.path()).await, "").await;
-        told("standing: Ok(").await.unwrap();
+        told("standing: Ok(").await;
         drop(stop);
         running.join_next().await.unwrap().unwrap().unwrap();
     }
