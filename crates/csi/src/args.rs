@@ -19,6 +19,9 @@ use daemon::args::{
 /// The program's name, also its user agent at the API server.
 pub const PROGRAM: &str = "vsphere-csi";
 
+/// The variable that says what a process of the driver is for; no other program has it.
+pub const MODE: &str = "X_CSI_MODE";
+
 const REMOVED: &[Removed] = &[];
 
 /// Flags of the Go program without effect here: there are no feature switches and no profiler.
@@ -234,7 +237,7 @@ fn settings(line: Line<Flags>, environment: &Environment) -> Result<Settings, St
     let Line { flags, unused } = line;
     let Flags { controller, node, serving, kubernetes, logs } = flags;
     let endpoint = endpoint(given(environment, "CSI_ENDPOINT"))?;
-    let mode = mode(given(environment, "X_CSI_MODE"), controller, node, environment)?;
+    let mode = mode(given(environment, MODE), controller, node, environment)?;
     let usual = || match mode {
         Mode::Controller(_) => optional_listen(":2112").ok().flatten(),
         Mode::Node(_) => None,

@@ -44,6 +44,9 @@ use crate::{
 /// The default image.
 pub const IMAGE: &str =
     concat!("ghcr.io/vsphere-drivers/vsphere-drivers:", env!("CARGO_PKG_VERSION"));
+/// The same image, for manifests of the Go driver, whose containers name no command.
+pub const GO_DRIVER_IMAGE: &str =
+    concat!("ghcr.io/vsphere-drivers/vsphere-csi:", env!("CARGO_PKG_VERSION"));
 /// The namespace of all objects that are in one.
 pub const NAMESPACE: &str = "vmware-system-csi";
 /// The Deployment, its container and its account.
@@ -372,6 +375,15 @@ mod tests {
         for sidecar in [sidecars::provisioner_permissions(), sidecars::resizer_permissions()] {
             assert_eq!(missing("vsphere-csi-controller-role", &sidecar), [""; 0]);
         }
+    }
+
+    #[test]
+    fn those_who_come_from_the_go_driver_are_told_the_image_for_its_manifest() {
+        assert_eq!(GO_DRIVER_IMAGE, image::GO_DRIVER);
+        let page = include_str!("../../../docs/user/csi-driver.md");
+        let (_, chapter) = page.split_once("## Coming from the Go driver").unwrap();
+        let (name, _) = GO_DRIVER_IMAGE.rsplit_once(':').unwrap();
+        assert!(chapter.contains(&format!("`{name}`")), "{chapter}");
     }
 
     #[test]

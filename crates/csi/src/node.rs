@@ -1,14 +1,17 @@
 //! Turns an attached disk into what a pod asked for: format, mount, bind, grow.
 //!
-//! Facts are read once, [`plan`] decides the steps, `run` does them. Every step is safe to repeat after a crash
-//! between any two of them.
+//! Facts are read once, [`plan`] decides the steps, `run` does them, while the disk that the facts are about is kept
+//! open. Every step is safe to repeat after a crash between any two of them.
 //!
 //! File systems may hang, so everything that touches them runs on a thread of its own, and holds no volume but its
-//! own: a volume whose claim is kept by a hung call is [`Kind::Busy`], all others go on.
+//! own: a volume whose claim is kept by a hung call is [`Kind::Busy`], all others go on. A volume has two threads at
+//! most for each of its paths, so that one that hangs leaves enough of them to the others.
 //!
 //! Deliberately absent: vCenter and Kubernetes, retries (kubelet retries).
 
 pub mod device;
+mod format;
+mod held;
 pub mod mounts;
 pub mod plan;
 pub mod probe;
@@ -26,6 +29,7 @@ use tracing::Span;
 
 use self::{
     device::{Device, DiskUuid, HostPaths, NotTheDisk},
+    held::Held,
     mounts::{Mount, Options},
     plan::{Access, Disk, Place, PublishFacts, StageFacts, Step, Subject},
     probe::FileSystem,
@@ -48,6 +52,8 @@ const RESCAN_AFTER: Duration = Duration::from_secs(2);
 pub struct Node {
     paths: HostPaths,
     in_flight: InFlight,
+    /// Readings of usage, by volume and path.
+    readings: InFlight,
 }
 
 /// A volume to be made ready on this node.
@@ -117,7 +123,7 @@ impl Node {
     /// A node whose kernel's files are elsewhere.
     #[must_use]
     pub fn at(paths: HostPaths) -> Self {
-        Self { paths, in_flight: InFlight::default() }
+        Self { paths, in_flight: InFlight::default(), readings: InFlight::default() }
     }
 
     /// Makes a volume ready: finds its disk, formats it if it is blank, mounts it.
@@ -128,17 +134,17 @@ impl Node {
         let paths = self.paths.clone();
         self.holding(&request.volume.clone(), move || {
             let volume = Subject(&request.volume);
-            let device = wait_for_disk(&paths, &request.volume, request.disk)?;
+            let held = wait_for_disk(&paths, &request.volume, request.disk)?;
             if request.access == Access::Block {
                 return Ok(());
             }
             let facts = StageFacts {
-                disk: disk(&request.volume, device)?,
+                disk: disk(&request.volume, &held)?,
                 mounts: table(&paths)?,
                 target: place(&request.staging),
             };
             let steps = plan::stage(volume, &request.staging, &request.access, &facts)?;
-            run::steps(&request.volume, &steps)
+            run::steps(&request.volume, &steps, Some(&held))
         })
         .await
     }
@@ -150,15 +156,16 @@ impl Node {
     pub async fn publish(&self, request: Publish) -> Result<(), Refusal> {
         let paths = self.paths.clone();
         self.holding(&request.volume.clone(), move || {
-            let device = request
+            let held = request
                 .device
                 .map(|disk| wait_for_disk(&paths, &request.volume, disk))
                 .transpose()?;
+            let device = held.as_ref().map(|held| held.device().clone());
             let mounts = table(&paths)?;
             let shown = device.as_ref().map(|device| shown(device, &mounts)).unwrap_or_default();
             let facts = PublishFacts { device, shown, mounts, target: place(&request.target) };
             let steps = plan::publish(&request, &facts)?;
-            run::steps(&request.volume, &steps)
+            run::steps(&request.volume, &steps, held.as_ref())
         })
         .await
     }
@@ -171,7 +178,7 @@ impl Node {
         let paths = self.paths.clone();
         self.holding(&volume.clone(), move || {
             let steps = plan::unpublish(&target, &table(&paths)?, place(&target));
-            run::steps(&volume, &steps)
+            run::steps(&volume, &steps, None)
         })
         .await
     }
@@ -184,7 +191,7 @@ impl Node {
         let paths = self.paths.clone();
         self.holding(&volume.clone(), move || {
             let steps = plan::unstage(Subject(&volume), &staging, &table(&paths)?)?;
-            run::steps(&volume, &steps)
+            run::steps(&volume, &steps, None)
         })
         .await
     }
@@ -204,8 +211,14 @@ impl Node {
     /// When nothing is published there.
     pub async fn stats(&self, volume: String, path: PathBuf) -> Result<Stats, Refusal> {
         let paths = self.paths.clone();
-        // No claim: what is only read may be read while the volume is worked on.
-        blocking(move || stats(&paths, &volume, &path)).await
+        // Not the claim of operations: what is only read may be read while the volume is worked on.
+        let claim = self.readings.claim(&format!("{volume} at {}", path.display()))?;
+        blocking(move || {
+            let read = stats(&paths, &volume, &path);
+            drop(claim);
+            read
+        })
+        .await
     }
 
     /// Runs work on a thread of its own while it holds the volume, even if the caller gives up.
@@ -259,12 +272,15 @@ fn shown(device: &Device, mounts: &[Mount]) -> Vec<PathBuf> {
     mounts.iter().filter(is_bound).map(|mount| mount.target.clone()).collect()
 }
 
-fn wait_for_disk(paths: &HostPaths, volume: &str, disk: DiskUuid) -> Result<Device, Refusal> {
+fn wait_for_disk(paths: &HostPaths, volume: &str, disk: DiskUuid) -> Result<Held, Refusal> {
     let began = Instant::now();
     let mut rescanned = false;
     loop {
         match device::find(paths, disk) {
-            Ok(Some(device)) => return Ok(device),
+            Ok(Some(device)) => {
+                let held = Held::open(paths, disk, device);
+                return held.map_err(|error| wrong_disk(volume, error));
+            }
             Ok(None) if began.elapsed() < APPEARS_WITHIN => {}
             Ok(None) => {
                 let what =
@@ -289,13 +305,9 @@ fn wrong_disk(volume: &str, error: NotTheDisk) -> Refusal {
     Refusal::new(Kind::Precondition, what).because(error).remedy(remedy)
 }
 
-fn disk(volume: &str, device: Device) -> Result<Disk, Refusal> {
-    let read = || {
-        let mut file = File::open(&device.path)?;
-        let size = file.seek(SeekFrom::End(0))?;
-        Ok::<_, io::Error>((size, probe::read(&mut file)?))
-    };
-    match read() {
+fn disk(volume: &str, held: &Held) -> Result<Disk, Refusal> {
+    let device = held.device().clone();
+    match held.read() {
         Ok((size, content)) => Ok(Disk { device, size, content }),
         Err(error) => {
             let what =
@@ -376,7 +388,7 @@ fn expand(paths: &HostPaths, request: &Expand) -> Result<u64, Refusal> {
         return Err(Refusal::new(Kind::Precondition, what).remedy(remedy));
     }
     let grow = Step::Grow { device: device.path, target: mount.target, kind };
-    run::steps(volume, &[grow])?;
+    run::steps(volume, &[grow], None)?;
     Ok(size)
 }
 

@@ -1,17 +1,20 @@
 //! Registers the driver with the kubelet, as the external registrar does.
 //!
 //! The kubelet watches a directory for sockets. At each it calls `GetInfo`, then the node service at the endpoint it
-//! got there, and reports how that went by `NotifyRegistrationStatus`. If it went wrong the process ends: the next
-//! one tries again, and until then the container's state tells people.
+//! got there, and reports how that went by `NotifyRegistrationStatus`. If it went wrong, the socket is offered again
+//! after a pause, and a check tells people: the process goes on, because it may be formatting a disk.
 //!
 //! The kubelet forgets a driver whose socket is removed, so it is made again if somebody else removed it.
 
 #[rustfmt::skip]
 mod proto;
 
-use std::{path::PathBuf, time::Duration};
+use std::{future::pending, path::PathBuf, time::Duration};
 
-use daemon::supervise::{self, Shutdown};
+use daemon::{
+    admin::Check,
+    supervise::{self, Shutdown},
+};
 use tokio::{sync::mpsc, time::sleep};
 use tonic::{Request, Response, Status};
 use tracing::{info, warn};
@@ -27,14 +30,14 @@ use crate::{
 
 /// How often the socket is looked for.
 const PERIOD: Duration = Duration::from_secs(5);
+/// How long to wait after a refusal: longer each time, and not longer than a person waits.
+const PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(60)];
 /// The version of CSI that kubelets look for.
 const VERSION: &str = "1.0.0";
 
 /// The driver is not registered.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NotRegistered {
-    #[error("the kubelet refused the driver: {0}")]
-    Refused(String),
     #[error(transparent)]
     Socket(#[from] CannotServe),
     #[error("cannot serve the registration")]
@@ -44,15 +47,18 @@ pub(crate) enum NotRegistered {
 /// Keeps the driver registered until `shutdown`, which ends the registration too.
 pub(crate) async fn keep(
     paths: args::Registration,
+    check: Check,
     shutdown: Shutdown,
 ) -> Result<(), NotRegistered> {
     let args::Registration { endpoint, directory } = paths;
     let socket = directory.join(format!("{DRIVER}-reg.sock"));
-    let (refusals, mut refused) = mpsc::channel(1);
-    let service = Service { endpoint, refusals };
+    let (answers, mut answered) = mpsc::channel(1);
+    let service = Service { endpoint, answers };
+    let [shortest, longest] = PAUSES;
+    let mut pause = shortest;
     while !shutdown.is_requested() {
         let services = Services::default().with(RegistrationServer::new(service.clone()));
-        let server = Server::bind(&socket, services)?;
+        let server = Server::bind(&socket, services).await?;
         let is_found = server.is_found();
         let lost = async {
             while is_found() {
@@ -61,6 +67,18 @@ pub(crate) async fn keep(
         };
         let (stop, asked) = supervise::shutdown();
         let mut running = Box::pin(server.run(asked));
+        let refused = async {
+            loop {
+                match answered.recv().await {
+                    Some(Err(problem)) => return problem,
+                    Some(Ok(())) => {
+                        check.pass("");
+                        pause = shortest;
+                    }
+                    None => pending().await,
+                }
+            }
+        };
         let refusal = tokio::select! {
             ended = &mut running => return Ok(ended?),
             () = shutdown.requested() => None,
@@ -68,13 +86,20 @@ pub(crate) async fn keep(
                 warn!(socket = %socket.display(), "registration socket was removed; making it again");
                 None
             }
-            refusal = refused.recv() => refusal,
+            problem = refused => Some(problem),
         };
         drop(stop);
         // The kubelet gets its answer first.
         running.await?;
         if let Some(problem) = refusal {
-            return Err(NotRegistered::Refused(problem));
+            warn!(
+                error = problem,
+                seconds = pause.as_secs(),
+                "driver not registered; trying again"
+            );
+            check.fail(format!("the kubelet refused the driver: {problem}"));
+            shutdown.unless(sleep(pause)).await;
+            pause = (2 * pause).min(longest);
         }
     }
     Ok(())
@@ -83,7 +108,7 @@ pub(crate) async fn keep(
 #[derive(Clone)]
 struct Service {
     endpoint: PathBuf,
-    refusals: mpsc::Sender<String>,
+    answers: mpsc::Sender<Result<(), String>>,
 }
 
 #[tonic::async_trait]
@@ -105,13 +130,14 @@ impl Registration for Service {
         request: Request<RegistrationStatus>,
     ) -> Result<Response<RegistrationStatusResponse>, Status> {
         let status = request.into_inner();
-        if status.plugin_registered {
+        let answer = if status.plugin_registered {
             info!("driver registered with the kubelet");
+            Ok(())
         } else {
-            warn!(error = status.error, "driver not registered");
-            // Of several refusals the first one ends the process.
-            self.refusals.try_send(status.error).unwrap_or_default();
-        }
+            Err(status.error)
+        };
+        // Nobody takes it any more when the program ends.
+        self.answers.send(answer).await.unwrap_or_default();
         Ok(Response::new(RegistrationStatusResponse {}))
     }
 }
@@ -120,7 +146,10 @@ impl Registration for Service {
 mod tests {
     use std::path::Path;
 
-    use daemon::supervise::Stop;
+    use daemon::{
+        admin::{Checks, Weight},
+        supervise::Stop,
+    };
     use lab::{Wait, until};
     use tempfile::TempDir;
     use tokio::task::JoinSet;
@@ -132,12 +161,13 @@ mod tests {
     const BOUND: Duration = Duration::from_secs(60);
     const ENDPOINT: &str = "/var/lib/kubelet/plugins/csi.vsphere.vmware.com/csi.sock";
 
-    fn start(directory: &Path) -> (Stop, JoinSet<Result<(), NotRegistered>>) {
+    fn start(directory: &Path, checks: &Checks) -> (Stop, JoinSet<Result<(), NotRegistered>>) {
         let (stop, asked) = supervise::shutdown();
         let paths =
             args::Registration { endpoint: ENDPOINT.into(), directory: directory.to_owned() };
         let mut running = JoinSet::new();
-        running.spawn(keep(paths, asked));
+        let check = checks.register("registration", Weight::Readiness);
+        running.spawn(keep(paths, check, asked));
         (stop, running)
     }
 
@@ -163,7 +193,7 @@ mod tests {
     #[tokio::test]
     async fn a_kubelet_learns_name_and_endpoint_and_the_socket_goes_at_the_end() {
         let directory = TempDir::new().unwrap();
-        let (stop, mut running) = start(directory.path());
+        let (stop, mut running) = start(directory.path(), &Checks::default());
         let mut client = connect(directory.path()).await;
         let method = "/pluginregistration.Registration/GetInfo";
         let info: PluginInfo = client.call(method, InfoRequest {}).await.unwrap();
@@ -179,19 +209,34 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_refusal_of_the_kubelet_ends_the_process_with_its_reason() {
+    async fn after_a_refusal_the_driver_is_offered_again_and_a_check_tells_why() {
         let directory = TempDir::new().unwrap();
-        let (_stop, mut running) = start(directory.path());
+        let checks = Checks::default();
+        let (stop, mut running) = start(directory.path(), &checks);
+        let socket = directory.path().join("csi.vsphere.vmware.com-reg.sock");
         notify(&mut connect(directory.path()).await, "no such file or directory").await;
-        let error = running.join_next().await.unwrap().unwrap().unwrap_err();
-        let text = "the kubelet refused the driver: no such file or directory";
-        assert_eq!(error.to_string(), text);
+        let gone = until("the socket is taken away", BOUND, || async {
+            Ok(if socket.exists() { Wait::NotYet(String::new()) } else { Wait::Done(()) })
+        });
+        gone.await.unwrap();
+        let told = async |text: &str| {
+            let waited = until(text, BOUND, || async {
+                let report = format!("{checks:?}");
+                Ok(if report.contains(text) { Wait::Done(()) } else { Wait::NotYet(report) })
+            });
+            waited.await.unwrap();
+        };
+        told("the kubelet refused the driver: no such file or directory").await;
+        notify(&mut connect(directory.path()).await, "").await;
+        told("standing: Ok(").await;
+        drop(stop);
+        running.join_next().await.unwrap().unwrap().unwrap();
     }
 
     #[tokio::test]
     async fn a_socket_that_somebody_removed_is_made_again() {
         let directory = TempDir::new().unwrap();
-        let (_stop, _running) = start(directory.path());
+        let (_stop, _running) = start(directory.path(), &Checks::default());
         connect(directory.path()).await;
         std::fs::remove_file(directory.path().join("csi.vsphere.vmware.com-reg.sock")).unwrap();
         notify(&mut connect(directory.path()).await, "").await;

@@ -4,8 +4,8 @@
 //! it took. A message has at most 4 MiB, which is what every peer keeps to.
 //!
 //! The socket belongs to the process's user, and its group may use it too: sidecars of the controller run as its
-//! group or as root, and on a node everybody who may call is root. A socket that a dead process left behind is
-//! removed; one that somebody still serves is not.
+//! group or as root, and on a node everybody who may call is root. The socket of a process that is dead, or does not
+//! answer, is replaced; one that somebody still serves is not.
 //!
 //! A panic ends the process in a release build, as in every program of the suite: the container is started again,
 //! callers try again, and every operation is safe to repeat.
@@ -55,8 +55,6 @@ use self::{authority::AnyAuthority, socket::Socket};
 const DRAIN_WITHIN: Duration = Duration::from_secs(10);
 /// How long peers may take to close their connections after that.
 const CLOSE_WITHIN: Duration = Duration::from_secs(1);
-/// Connections at once; each peer keeps one.
-const CONNECTIONS: usize = 100;
 
 /// Calls that change nothing and are made again and again: they are logged only if they fail.
 const READS: &[&str] = &[
@@ -181,8 +179,8 @@ pub struct Server {
 
 impl Server {
     /// Listens at a path.
-    pub fn bind(path: &Path, services: Services) -> Result<Self, CannotServe> {
-        Ok(Self { socket: Socket::bind(path)?, services: Arc::new(services) })
+    pub async fn bind(path: &Path, services: Services) -> Result<Self, CannotServe> {
+        Ok(Self { socket: Socket::bind(path).await?, services: Arc::new(services) })
     }
 
     /// A function that tells whether callers still find this server at its path.
@@ -199,10 +197,8 @@ impl Server {
         while let Some(accepted) = shutdown.unless(socket.accept()).await {
             let services = Arc::clone(&services);
             connections.spawn(converse(accepted?, services, calls.clone(), shutdown.clone()));
+            // Nobody waits for the calls of others: the kubelet opens a connection for each call, and some hang.
             while connections.try_join_next().is_some() {}
-            if connections.len() >= CONNECTIONS {
-                connections.join_next().await;
-            }
         }
         drop(socket);
         if timeout(DRAIN_WITHIN, calls.ended()).await.is_err() {

@@ -20,7 +20,10 @@ fn main() -> ExitCode {
     if driver(&arguments).is_none() && !arguments.is_empty() {
         arguments.remove(0);
     }
-    if let Some((_, main)) = driver(&arguments) {
+    if let Some((name, main)) = driver(&arguments) {
+        if *name == ccm::args::PROGRAM && env::var_os(csi::args::MODE).is_some() {
+            return wrong_image();
+        }
         // Variables that are not text are none of ours.
         let variables = env::vars_os().filter_map(|(name, value)| {
             Some((name.into_string().ok()?, value.into_string().ok()?))
@@ -37,6 +40,18 @@ fn main() -> ExitCode {
     let text = name.unwrap_or_default() + &usage();
     io::stderr().write_all(text.as_bytes()).unwrap_or_default();
     ExitCode::from(2)
+}
+
+/// A pod of the Go CSI driver names no command, so it depends on the image which driver is started.
+fn wrong_image() -> ExitCode {
+    let text = format!(
+        "error: {} is set, so this is a pod of the CSI driver, and its image starts the cloud controller manager; \
+         use the image {}\n",
+        csi::args::MODE,
+        csi::manifests::GO_DRIVER_IMAGE,
+    );
+    io::stderr().write_all(text.as_bytes()).unwrap_or_default();
+    ExitCode::FAILURE
 }
 
 /// The driver that the first word names, which may be a path.

@@ -75,7 +75,7 @@ pub(super) async fn work(
     let services = Services::default()
         .with(IdentityServer::new(Identity))
         .with(ControllerServer::new(ControllerService::new(volumes.clone(), metrics.clone())));
-    let server = Server::bind(&settings.endpoint, services)?;
+    let server = Server::bind(&settings.endpoint, services).await?;
     if controller.attach {
         let context = (client.clone(), volumes.clone(), metrics.clone());
         attach(&settings, context, &checks, &mut registry, &mut tasks)?;

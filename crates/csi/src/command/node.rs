@@ -1,6 +1,10 @@
 //! A node: its disks become volumes of pods.
 
-use daemon::{admin::Checks, client::InvalidKubernetes, supervise::Supervisor};
+use daemon::{
+    admin::{Checks, Weight},
+    client::InvalidKubernetes,
+    supervise::Supervisor,
+};
 use kube::Client;
 use prometheus_client::registry::Registry;
 use tracing::{info, warn};
@@ -26,13 +30,14 @@ pub(super) async fn work(settings: Settings, node: args::Node) -> Result<(), Fai
     let services = Services::default()
         .with(IdentityServer::new(Identity))
         .with(NodeServer::new(NodeService::new(Node::default(), machine)));
-    let server = Server::bind(&settings.endpoint, services)?;
+    let server = Server::bind(&settings.endpoint, services).await?;
     let checks = Checks::default();
     let mut tasks = Supervisor::default();
     serve_health(&settings, &checks, Registry::default(), &mut tasks).await?;
     tasks.work.spawn("grpc", |shutdown| server.run(shutdown));
     if let Some(paths) = node.registration {
-        tasks.work.spawn("registration", |shutdown| registration::keep(paths, shutdown));
+        let check = checks.register("registration", Weight::Readiness);
+        tasks.work.spawn("registration", |shutdown| registration::keep(paths, check, shutdown));
     }
     Ok(tasks.run(GRACE).await?)
 }

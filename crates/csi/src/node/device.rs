@@ -178,13 +178,29 @@ pub fn find(paths: &HostPaths, disk: DiskUuid) -> Result<Option<Device>, NotTheD
 
 fn checked(paths: &HostPaths, wanted: DiskUuid, path: PathBuf) -> Result<Device, NotTheDisk> {
     let device = device(path)?;
-    match wwid(&paths.sys, &device.name) {
+    verify(paths, wanted, &device)?;
+    Ok(device)
+}
+
+/// Compares what the kernel reports for the number of a device with the disk that was asked for.
+///
+/// # Errors
+/// When it is another disk.
+pub fn verify(paths: &HostPaths, wanted: DiskUuid, device: &Device) -> Result<(), NotTheDisk> {
+    let name = name_of(&paths.sys, device.number).unwrap_or_else(|| device.name.clone());
+    match wwid(&paths.sys, &name) {
         Some(found) if !wanted.wwids().contains(&found) => {
-            Err(NotTheDisk::OtherDisk { path: device.path, wanted, found })
+            Err(NotTheDisk::OtherDisk { path: device.path.clone(), wanted, found })
         }
         // Not every kernel reports one; then the link has to be believed.
-        _ => Ok(device),
+        _ => Ok(()),
     }
+}
+
+/// The kernel's own name for a number.
+fn name_of(sys: &Path, (major, minor): (u32, u32)) -> Option<String> {
+    let path = fs::canonicalize(sys.join(format!("dev/block/{major}:{minor}"))).ok()?;
+    Some(path.file_name()?.to_string_lossy().into_owned())
 }
 
 /// The device at a path.
@@ -212,10 +228,8 @@ pub fn device(path: PathBuf) -> Result<Device, NotTheDisk> {
 /// When it is not a block device.
 pub fn opened(sys: &Path, path: PathBuf) -> Result<Device, NotTheDisk> {
     let mut device = device(path)?;
-    let (major, minor) = device.number;
-    let known = fs::canonicalize(sys.join(format!("dev/block/{major}:{minor}"))).ok();
-    if let Some(name) = known.as_deref().and_then(Path::file_name) {
-        device.name = name.to_string_lossy().into_owned();
+    if let Some(name) = name_of(sys, device.number) {
+        device.name = name;
     }
     Ok(device)
 }

@@ -3,17 +3,23 @@
 use std::{
     ffi::{CString, OsString},
     fs, io,
-    os::unix::ffi::OsStringExt as _,
+    os::unix::{
+        ffi::OsStringExt as _,
+        fs::{FileTypeExt as _, MetadataExt as _},
+    },
     path::{Path, PathBuf},
 };
 
-use rustix::mount::{MountFlags, UnmountFlags};
+use rustix::{
+    fs::{StatVfsMountFlags, major, minor},
+    mount::{MountFlags, UnmountFlags},
+};
 
 /// A line of `/proc/thread-self/mountinfo`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mount {
     /// Numbers of the device, `major:minor`. Of a raw block volume's file those of the file system with the device
-    /// node, usually devtmpfs.
+    /// node, usually devtmpfs. btrfs has a number of its own; of it, those of its source.
     pub device: (u32, u32),
     /// What of the file system is mounted: `/`, or the directory or node that was bound.
     pub root: PathBuf,
@@ -47,7 +53,7 @@ pub fn table(proc: &Path) -> io::Result<Vec<Mount>> {
     for _ in 0..TRIES {
         let again = fs::read(&path)?;
         if again == last {
-            return Ok(parse(&again));
+            return Ok(with_disks(parse(&again), block_device));
         }
         last = again;
     }
@@ -56,6 +62,19 @@ pub fn table(proc: &Path) -> io::Result<Vec<Mount>> {
 
 fn parse(text: &[u8]) -> Vec<Mount> {
     text.split(|byte| *byte == b'\n').filter_map(line).collect()
+}
+
+/// btrfs may be on several disks, so the kernel gives it a number that is no disk's.
+fn with_disks(mut mounts: Vec<Mount>, number: impl Fn(&Path) -> Option<(u32, u32)>) -> Vec<Mount> {
+    for mount in mounts.iter_mut().filter(|mount| mount.kind == "btrfs") {
+        mount.device = number(&mount.source).unwrap_or(mount.device);
+    }
+    mounts
+}
+
+fn block_device(path: &Path) -> Option<(u32, u32)> {
+    let metadata = fs::metadata(path).ok().filter(|found| found.file_type().is_block_device())?;
+    Some((major(metadata.rdev()), minor(metadata.rdev())))
 }
 
 /// `36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw,errors=continue`
@@ -139,6 +158,11 @@ impl Options {
             "nolazytime" => (MountFlags::empty(), MountFlags::LAZYTIME),
             "silent" => (MountFlags::SILENT, MountFlags::empty()),
             "loud" => (MountFlags::empty(), MountFlags::SILENT),
+            "user" | "users" => {
+                (MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC, MountFlags::empty())
+            }
+            "owner" | "group" => (MountFlags::NOSUID | MountFlags::NODEV, MountFlags::empty()),
+            _ if is_for_the_program(option) => return,
             _ => {
                 if !self.data.iter().any(|known| known == option) {
                     self.data.push(option.to_owned());
@@ -157,6 +181,20 @@ impl Options {
     fn flags(&self) -> MountFlags {
         MountFlags::from_bits_retain(self.flags)
     }
+
+    /// Those that only the file system knows, as the kernel gets them.
+    pub fn of_file_system(&self) -> String {
+        self.data.join(",")
+    }
+}
+
+/// Whether mount(8) keeps an option to itself: the kernel does not know it.
+fn is_for_the_program(option: &str) -> bool {
+    const NAMES: [&str; 9] = [
+        "_netdev", "nofail", "auto", "noauto", "nouser", "nousers", "noowner", "nogroup", "comment",
+    ];
+    let name = option.split_once('=').map_or(option, |(name, _)| name);
+    NAMES.contains(&name) || option.starts_with("x-") || option.starts_with("X-")
 }
 
 /// Mounts a file system.
@@ -164,7 +202,7 @@ impl Options {
 /// # Errors
 /// As mount(2).
 pub fn mount(source: &Path, target: &Path, kind: &str, options: &Options) -> io::Result<()> {
-    let data = CString::new(options.data.join(","))?;
+    let data = CString::new(options.of_file_system())?;
     Ok(rustix::mount::mount(source, target, kind, options.flags(), &*data)?)
 }
 
@@ -176,14 +214,32 @@ pub fn mount(source: &Path, target: &Path, kind: &str, options: &Options) -> io:
 pub fn bind(source: &Path, target: &Path, options: &Options) -> io::Result<()> {
     rustix::mount::mount_bind(source, target)?;
     // A bind takes no flags at first; the second call gives them.
-    let flags = options.flags();
-    if flags.is_empty() {
+    if options.flags().is_empty() {
         return Ok(());
     }
-    rustix::mount::mount_remount(target, MountFlags::BIND | flags, "").or_else(|error| {
+    remount(target, options).or_else(|error| {
         unmount(target)?;
-        Err(error.into())
+        Err(error)
     })
+}
+
+/// Gives flags to a mount, and to no other of its file system. It keeps those that it has.
+///
+/// # Errors
+/// As mount(2).
+pub fn remount(target: &Path, options: &Options) -> io::Result<()> {
+    const KEPT: [(StatVfsMountFlags, MountFlags); 6] = [
+        (StatVfsMountFlags::NOSUID, MountFlags::NOSUID),
+        (StatVfsMountFlags::NODEV, MountFlags::NODEV),
+        (StatVfsMountFlags::NOEXEC, MountFlags::NOEXEC),
+        (StatVfsMountFlags::NOATIME, MountFlags::NOATIME),
+        (StatVfsMountFlags::NODIRATIME, MountFlags::NODIRATIME),
+        (StatVfsMountFlags::RELATIME, MountFlags::RELATIME),
+    ];
+    let has = rustix::fs::statvfs(target)?.f_flag;
+    let kept = KEPT.iter().filter(|(flag, _)| has.contains(*flag));
+    let flags = kept.fold(MountFlags::BIND | options.flags(), |all, (_, flag)| all | *flag);
+    Ok(rustix::mount::mount_remount(target, flags, "")?)
 }
 
 /// Unmounts. A mount that is in use is an error, never a lazy unmount: the volume would be detached under its writer.
@@ -198,7 +254,7 @@ pub fn unmount(target: &Path) -> io::Result<()> {
 mod tests {
     use std::path::Path;
 
-    use super::{Mount, Options, parse};
+    use super::{Mount, Options, parse, with_disks};
 
     #[test]
     fn a_mount_table_is_read_with_its_escapes_and_optional_fields() {
@@ -228,6 +284,16 @@ mod tests {
     }
 
     #[test]
+    fn a_btrfs_is_known_by_its_disk() {
+        let text = b"36 35 0:60 / /a rw - btrfs /dev/sdb rw\n37 35 0:61 / /b rw - btrfs /gone rw\n\
+            38 35 0:62 / /c rw - tmpfs /dev/sdb rw\n";
+        let number = |path: &Path| (path == Path::new("/dev/sdb")).then_some((8, 16));
+        let mounts = with_disks(parse(text), number);
+        let devices: Vec<_> = mounts.iter().map(|mount| mount.device).collect();
+        assert_eq!(devices, [(8, 16), (0, 61), (0, 62)]);
+    }
+
+    #[test]
     fn the_table_of_this_process_has_its_root() {
         let mounts = super::table(Path::new("/proc")).unwrap();
         assert!(mounts.iter().any(|mount| mount.target == Path::new("/")), "{mounts:?}");
@@ -246,6 +312,33 @@ mod tests {
         check(&["ro", "rw"], false, &[]);
         check(&["discard,nouuid", "nouuid"], false, &["discard", "nouuid"]);
         check(&["rw,ro", "data=ordered"], true, &["data=ordered"]);
+    }
+
+    #[test]
+    fn options_that_the_kernel_does_not_know_stay_here() {
+        for option in [
+            "_netdev",
+            "nofail",
+            "auto",
+            "noauto",
+            "nouser",
+            "noowner",
+            "nogroup",
+            "comment=a text",
+            "x-systemd.device-timeout=5",
+            "X-mount.mkdir=0700",
+        ] {
+            assert_eq!(Options::parse([option]), Options::default(), "{option}");
+        }
+        for (option, same) in [
+            ("user", "nosuid,nodev,noexec"),
+            ("users,exec", "nosuid,nodev"),
+            ("owner", "nosuid,nodev"),
+            ("group,dev", "nosuid"),
+        ] {
+            assert_eq!(Options::parse([option]), Options::parse([same]), "{option}");
+        }
+        assert_eq!(Options::parse(["usrquota", "xino"]).data, ["usrquota", "xino"]);
     }
 
     proptest::proptest! {

@@ -62,6 +62,8 @@ pub enum Step {
     Mount { device: PathBuf, target: PathBuf, kind: FileSystem, options: Options },
     /// Shows a directory or a device at another place.
     Bind { source: PathBuf, target: PathBuf, options: Options },
+    /// Makes a mount that is for writing read-only.
+    MakeReadOnly { target: PathBuf, options: Options },
     /// Grows the mounted file system to the size of its device.
     Grow { device: PathBuf, target: PathBuf, kind: FileSystem },
     /// Unmounts the topmost mount of a path.
@@ -287,9 +289,12 @@ pub fn publish(request: &Publish, facts: &PublishFacts) -> Result<Vec<Step>, Ref
         let path = target.display();
         return match (same, mount.is_read_only() == options.read_only()) {
             (true, true) => Ok(Vec::new()),
+            // A bind becomes read-only by a second call, and a process may end between the two.
+            (true, false) if options.read_only() => {
+                Ok(vec![Step::MakeReadOnly { target: target.clone(), options: options.clone() }])
+            }
             (true, false) => {
-                let is = if mount.is_read_only() { "read-only" } else { "for writing" };
-                let what = format!("it is published at {path} {is}, and asked for otherwise");
+                let what = format!("it is published at {path} read-only, and asked for writing");
                 Err(volume.refuse(Kind::Differs, &what))
             }
             (false, _) => {

@@ -1,8 +1,8 @@
 //! What a disk holds, found by reading it: nothing, a file system, or something that must not be overwritten.
 //!
-//! A disk is blank only if every byte at its two ends is zero. Whoever formats it writes a [`Mark`] first, in a place
-//! that no format writes to, and removes it afterwards: so a format that was interrupted can be told from the data
-//! of somebody else, on any node.
+//! A disk is blank only if every byte at its two ends is zero. Whoever formats it writes a [`Mark`] first, in two places
+//! of which every format leaves one alone, and removes it afterwards: so a format that was interrupted can be told
+//! from the data of somebody else, on any node.
 //!
 //! Deliberately absent: blkid and lsblk, which answer from udev's database where there is one, and cannot tell a
 //! blank disk from one that they do not recognise.
@@ -10,13 +10,15 @@
 use std::{
     fmt,
     fs::File,
-    io::{self, Read as _, Seek as _, SeekFrom},
+    io::{self, Read as _, Seek as _, SeekFrom, Write as _},
 };
 
 /// How much is read at each end. Every superblock that is known here lies within.
 const END: u64 = 1 << 20;
-/// How far from the end of the disk the mark lies. mke2fs clears the last 128 KiB, mkfs.xfs as much.
-const MARK_FROM_END: u64 = 512 << 10;
+/// How far from the end of the disk the mark lies. mke2fs and mkfs.xfs clear the last 128 KiB, and may have the tables of
+/// a small last group at the second place; mkfs.btrfs clears the last 2 MiB, and so the first place.
+const MARKS_FROM_END: [u64; 2] = [512 << 10, 3 << 20];
+const MARK_BLOCK: usize = 4096;
 const MARK_MAGIC: &[u8; 32] = b"csi.vsphere.vmware.com formats \n";
 /// The smallest disk that can be formatted: both ends, and the mark between them.
 const SMALLEST: u64 = 2 * END;
@@ -94,15 +96,16 @@ pub enum Content {
 ///
 /// # Errors
 /// When the disk cannot be read: then it must not be formatted either.
-pub fn read(disk: &mut File) -> io::Result<Content> {
+pub fn read(mut disk: &File) -> io::Result<Content> {
     let size = disk.seek(SeekFrom::End(0))?;
     let head = at(disk, 0, END.min(size))?;
     let tail_start = size.saturating_sub(END).max(head.len() as u64);
     let tail = at(disk, tail_start, size - tail_start)?;
-    Ok(judge(&Ends { head: &head, tail: &tail, tail_start, size }))
+    let marked = !Mark::of(size).map_or(Ok(Vec::new()), |mark| mark.found(disk))?.is_empty();
+    Ok(judge(&Ends { head: &head, tail: &tail, tail_start, size, marked }))
 }
 
-fn at(disk: &mut File, offset: u64, length: u64) -> io::Result<Vec<u8>> {
+fn at(mut disk: &File, offset: u64, length: u64) -> io::Result<Vec<u8>> {
     disk.seek(SeekFrom::Start(offset))?;
     let mut bytes = Vec::new();
     disk.take(length).read_to_end(&mut bytes)?;
@@ -118,6 +121,7 @@ struct Ends<'a> {
     tail: &'a [u8],
     tail_start: u64,
     size: u64,
+    marked: bool,
 }
 
 impl Ends<'_> {
@@ -152,10 +156,6 @@ impl Ends<'_> {
             |part: &[u8], start: u64| Some(start + part.iter().position(|byte| *byte != 0)? as u64);
         in_part(self.head, 0).or_else(|| in_part(self.tail, self.tail_start))
     }
-
-    fn is_marked(&self) -> bool {
-        mark_offset(self.size).is_some_and(|offset| self.has(offset, MARK_MAGIC))
-    }
 }
 
 fn judge(ends: &Ends<'_>) -> Content {
@@ -166,9 +166,9 @@ fn judge(ends: &Ends<'_>) -> Content {
     match (found.as_slice(), container) {
         // A disk that was encrypted, or given to a volume group, keeps what it held before in places.
         (_, Some(name)) => Content::Foreign(name),
-        ([kind], None) => Content::FileSystem { kind: *kind, marked: ends.is_marked() },
+        ([kind], None) => Content::FileSystem { kind: *kind, marked: ends.marked },
         ([_, _, ..], None) => Content::Foreign("several file systems"),
-        ([], None) if ends.is_marked() => Content::Interrupted,
+        ([], None) if ends.marked => Content::Interrupted,
         ([], None) => other(ends).map_or(Content::Unknown { offset }, Content::Foreign),
     }
 }
@@ -262,20 +262,16 @@ fn other(ends: &Ends<'_>) -> Option<&'static str> {
     named.map(|(_, _, name)| *name)
 }
 
-fn mark_offset(size: u64) -> Option<u64> {
-    (size >= SMALLEST).then(|| (size - MARK_FROM_END) & !0xfff)
-}
-
 /// The mark of a format that has begun.
 #[derive(Debug, Clone, Copy)]
 pub struct Mark {
-    offset: u64,
+    size: u64,
 }
 
 impl Mark {
     /// Where a disk of this size has it; none for disks that are too small to be formatted.
     pub fn of(size: u64) -> Option<Self> {
-        mark_offset(size).map(|offset| Self { offset })
+        (size >= SMALLEST).then_some(Self { size })
     }
 
     /// Writes it, so that it is on the disk when this returns.
@@ -283,9 +279,9 @@ impl Mark {
     /// # Errors
     /// When the disk cannot be written.
     pub fn write(self, disk: &mut File) -> io::Result<()> {
-        let mut block = vec![0; 4096];
+        let mut block = vec![0; MARK_BLOCK];
         block[..MARK_MAGIC.len()].copy_from_slice(MARK_MAGIC);
-        self.put(disk, &block)
+        put(disk, self.places(), &block)
     }
 
     /// Removes it; nobody may have mounted the disk yet.
@@ -293,15 +289,35 @@ impl Mark {
     /// # Errors
     /// When the disk cannot be written.
     pub fn clear(self, disk: &mut File) -> io::Result<()> {
-        self.put(disk, &[0; 4096])
+        // Where the format has written, there is no mark any more.
+        let found = self.found(disk)?;
+        put(disk, found, &[0; MARK_BLOCK])
     }
 
-    fn put(self, disk: &mut File, block: &[u8]) -> io::Result<()> {
-        use std::io::Write as _;
-        disk.seek(SeekFrom::Start(self.offset))?;
-        disk.write_all(block)?;
-        disk.sync_all()
+    /// Its places; a disk that is too small for the second one is too small for the format that clears the first.
+    fn places(self) -> impl Iterator<Item = u64> {
+        let of_end = move |from_end| self.size.checked_sub(from_end).filter(|start| *start >= END);
+        MARKS_FROM_END.into_iter().filter_map(of_end).map(|start| start & !(MARK_BLOCK as u64 - 1))
     }
+
+    /// The places where it is.
+    fn found(self, disk: &File) -> io::Result<Vec<u64>> {
+        let mut found = Vec::new();
+        for place in self.places() {
+            if at(disk, place, MARK_MAGIC.len() as u64)? == MARK_MAGIC {
+                found.push(place);
+            }
+        }
+        Ok(found)
+    }
+}
+
+fn put(disk: &mut File, places: impl IntoIterator<Item = u64>, block: &[u8]) -> io::Result<()> {
+    for place in places {
+        disk.seek(SeekFrom::Start(place))?;
+        disk.write_all(block)?;
+    }
+    disk.sync_all()
 }
 
 #[cfg(test)]

@@ -8,27 +8,28 @@ use std::{
     process::{Command, Stdio},
 };
 
-use tracing::info;
+use tracing::{info, warn};
 
 use super::{
+    format::{Kernel, mkfs, tool},
+    held::Held,
     mounts,
     plan::Step,
-    probe::{FileSystem, Mark},
+    probe::{Content, FileSystem, Mark},
 };
 use crate::refusal::{Kind, Refusal};
 
-/// Where the tools of file systems are, whatever the environment says.
-const TOOLS: &str = "/usr/sbin:/usr/bin:/sbin:/bin";
 /// kubelet makes its own directories so.
 const DIRECTORY_MODE: u32 = 0o750;
 
-/// Does the steps in their order; what is done stays done when one fails.
+/// Does the steps in their order; what is done stays done when one fails. Steps that use a disk need it held, and are
+/// refused if their path leads elsewhere by now, or the disk holds something else than what they were planned for.
 ///
 /// # Errors
 /// The step that failed, and why.
-pub(super) fn steps(volume: &str, steps: &[Step]) -> Result<(), Refusal> {
+pub(super) fn steps(volume: &str, steps: &[Step], disk: Option<&Held>) -> Result<(), Refusal> {
     for step in steps {
-        one(step).map_err(|failure| refuse(volume, step, failure))?;
+        one(step, disk).map_err(|failure| refuse(volume, step, failure))?;
         info!(volume, step = %Said(step), "node step done");
     }
     Ok(())
@@ -47,7 +48,8 @@ impl From<io::Error> for Failure {
     }
 }
 
-fn one(step: &Step) -> Result<(), Failure> {
+fn one(step: &Step, disk: Option<&Held>) -> Result<(), Failure> {
+    look_again(step, disk)?;
     match step {
         Step::CreateDirectory(path) => {
             DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(path)?;
@@ -67,12 +69,29 @@ fn one(step: &Step) -> Result<(), Failure> {
             mounts::mount(device, target, kind.name(), options)?;
         }
         Step::Bind { source, target, options } => mounts::bind(source, target, options)?,
+        Step::MakeReadOnly { target, options } => mounts::remount(target, options)?,
         Step::Grow { device, target, kind } => grow(device, target, *kind)?,
         Step::Unmount(path) => mounts::unmount(path)?,
         Step::RemoveDirectory(path) => absent_is_done(fs::remove_dir(path))?,
         Step::RemoveFile(path) => absent_is_done(fs::remove_file(path))?,
     }
     Ok(())
+}
+
+/// Whether the disk of a step is still the one that it was planned for, and holds what it held then.
+fn look_again(step: &Step, disk: Option<&Held>) -> io::Result<()> {
+    let (device, expected) = match step {
+        Step::Wipe(device) | Step::Format { device, .. } => (device, Some(Content::Interrupted)),
+        Step::Mark(device) => (device, Some(Content::Blank)),
+        Step::ClearMark(device) | Step::Check { device, .. } | Step::Mount { device, .. } => {
+            (device, None)
+        }
+        Step::Bind { source, .. } if disk.is_some() => (source, None),
+        _ => return Ok(()),
+    };
+    let disk = disk.ok_or_else(|| io::Error::other("the disk is not held"))?;
+    disk.is_at(device)?;
+    expected.map_or(Ok(()), |content| disk.still_holds(content))
 }
 
 fn absent_is_done(removed: io::Result<()>) -> io::Result<()> {
@@ -109,36 +128,23 @@ fn wipe(device: &Path) -> io::Result<()> {
     disk.sync_all()
 }
 
-fn tool(name: &str) -> Command {
-    let mut command = Command::new(name);
-    command.env("PATH", TOOLS);
-    command
-}
-
-/// The program that makes a file system, with the options that are right for a blank disk: discarding its blocks
-/// would only take time, and remove the mark of the format.
-pub(super) fn mkfs(kind: FileSystem) -> Command {
-    let mut command = tool(&format!("mkfs.{kind}"));
-    command.args(match kind {
-        FileSystem::Ext2 | FileSystem::Ext3 | FileSystem::Ext4 => {
-            &["-q", "-F", "-m", "0", "-E", "nodiscard"][..]
-        }
-        FileSystem::Xfs | FileSystem::Btrfs => &["-q", "-K"][..],
-    });
-    command
-}
-
 fn format(device: &Path, kind: FileSystem) -> Result<(), Failure> {
-    let mut command = mkfs(kind);
+    let mut command = mkfs(kind, Kernel::running());
     command.arg(device);
-    run(command, |code| code == 0)
+    run(command, |code| code == 0).map(drop)
 }
 
 fn check(device: &Path, kind: FileSystem) -> Result<(), Failure> {
     let mut command = tool(&format!("fsck.{kind}"));
     command.arg("-p").arg(device);
-    // 1: errors were corrected.
-    run(command, |code| code == 0 || code == 1)
+    // The answers are bits. Without this one errors were corrected, or it could not look, such as at a disk that another
+    // mount namespace still has: the kernel decides then.
+    const NOT_CORRECTED: i32 = 4;
+    let code = run(command, |code| code & NOT_CORRECTED == 0)?;
+    if code > 1 {
+        warn!(device = %device.display(), code, "file system not checked; mounting it as it is");
+    }
+    Ok(())
 }
 
 fn grow(device: &Path, target: &Path, kind: FileSystem) -> Result<(), Failure> {
@@ -159,10 +165,11 @@ fn grow(device: &Path, target: &Path, kind: FileSystem) -> Result<(), Failure> {
             command
         }
     };
-    run(command, |code| code == 0)
+    run(command, |code| code == 0).map(drop)
 }
 
-fn run(mut command: Command, is_success: impl Fn(i32) -> bool) -> Result<(), Failure> {
+/// Runs a program, and returns its code.
+fn run(mut command: Command, is_success: impl Fn(i32) -> bool) -> Result<i32, Failure> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = command.stdin(Stdio::null()).output().map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => {
@@ -170,8 +177,8 @@ fn run(mut command: Command, is_success: impl Fn(i32) -> bool) -> Result<(), Fai
         }
         _ => Failure::Io(error),
     })?;
-    if output.status.code().is_some_and(is_success) {
-        return Ok(());
+    if let Some(code) = output.status.code().filter(|code| is_success(*code)) {
+        return Ok(code);
     }
     let printed = [output.stderr, output.stdout].concat();
     let lines: Vec<String> = String::from_utf8_lossy(&printed)
@@ -205,6 +212,15 @@ fn refuse(volume: &str, step: &Step, failure: Failure) -> Refusal {
                     path.display()
                 )),
                 (true, _) => Some("something else on this node uses the disk".to_owned()),
+                (false, Step::Mount { kind, options, .. })
+                    if error.kind() == io::ErrorKind::InvalidInput
+                        && !options.of_file_system().is_empty() =>
+                {
+                    Some(format!(
+                        "{kind} may not know one of the mount options {}; the kernel's log names it",
+                        options.of_file_system()
+                    ))
+                }
                 (false, Step::RemoveDirectory(path))
                     if error.kind() == io::ErrorKind::DirectoryNotEmpty =>
                 {
@@ -241,6 +257,9 @@ impl std::fmt::Display for Said<'_> {
             }
             Step::Bind { source, target, .. } => {
                 write!(f, "bind {} to {}", source.display(), target.display())
+            }
+            Step::MakeReadOnly { target, .. } => {
+                write!(f, "make the mount at {} read-only", target.display())
             }
             Step::Grow { target, kind, .. } => write!(f, "grow {kind} at {}", target.display()),
             Step::Unmount(path) => write!(f, "unmount {}", path.display()),

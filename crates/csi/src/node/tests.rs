@@ -1,14 +1,53 @@
 //! The node on real disks: loop devices, the tools of this machine, the kernel's own mounts.
 
+use std::{fs, time::Duration};
+
+use futures::FutureExt as _;
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+use tempfile::TempDir;
+
+use crate::{
+    node::{HostPaths, Node},
+    refusal::Kind,
+};
+
+#[test]
+fn a_volume_that_hangs_takes_no_threads_from_others() {
+    let directory = TempDir::new().unwrap();
+    let proc = directory.path().join("proc");
+    fs::create_dir_all(proc.join("thread-self")).unwrap();
+    // Whoever reads the mount table waits for a writer that never comes.
+    let table = proc.join("thread-self/mountinfo");
+    mknodat(CWD, &table, FileType::Fifo, Mode::RUSR, 0).unwrap();
+    let node = Node::at(HostPaths { proc, ..HostPaths::default() });
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .max_blocking_threads(2)
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let hangs = || node.stats("v".into(), directory.path().to_owned()).now_or_never();
+        assert!(hangs().is_none());
+        for _ in 0..10 {
+            // The first caller has given up; its thread has not.
+            assert_eq!(hangs().unwrap().unwrap_err().kind, Kind::Busy);
+        }
+        let other = node.stats("w".into(), "/nonexistent".into());
+        let answer = tokio::time::timeout(Duration::from_secs(60), other).await.unwrap();
+        assert_eq!(answer.unwrap_err().kind, Kind::NotFound);
+    });
+    runtime.shutdown_background();
+}
+
 mod nodes {
     use std::{
         env, fs,
         fs::{File, OpenOptions},
         future::Future,
-        io::{Seek as _, SeekFrom, Write as _},
+        io::{Read as _, Seek as _, SeekFrom, Write as _},
         os::unix::fs::{FileTypeExt as _, symlink},
         path::{Path, PathBuf},
-        process::Command,
+        process::{Command, Stdio},
     };
 
     use tempfile::TempDir;
@@ -16,10 +55,12 @@ mod nodes {
     use crate::{
         node::{
             Expand, HostPaths, Node, Publish, Stage,
-            device::DiskUuid,
+            device::{self, DiskUuid},
+            held::Held,
             mounts::Options,
-            plan::Access,
+            plan::{Access, Step},
             probe::{FileSystem, Mark},
+            run,
         },
         refusal::Kind,
     };
@@ -108,6 +149,13 @@ mod nodes {
             done.map_err(|refusal| refusal.to_string())
         }
 
+        /// Does steps, as a call that has found this disk.
+        fn run(&self, steps: &[Step]) -> Result<(), String> {
+            let device = device::device(self.device.clone()).unwrap();
+            let held = Held::open(&HostPaths::default(), self.disk, device).unwrap();
+            run::steps("v", steps, Some(&held)).map_err(|refusal| refusal.to_string())
+        }
+
         fn grow_disk(&self, size: u64) {
             OpenOptions::new().write(true).open(self.path("disk")).unwrap().set_len(size).unwrap();
             output(Command::new("losetup").arg("--set-capacity").arg(&self.device));
@@ -139,7 +187,7 @@ mod nodes {
     #[test]
     fn data_outlives_pods_and_every_call_may_be_repeated() {
         alone("data_outlives_pods_and_every_call_may_be_repeated", || async {
-            for kind in ["ext4", "ext3", "xfs"] {
+            for kind in ["ext4", "ext3", "xfs", "btrfs"] {
                 let world = World::new(512 * MIB);
                 for _ in 0..2 {
                     world.stage(kind, &["noatime"]).await.unwrap();
@@ -201,6 +249,46 @@ mod nodes {
     }
 
     #[test]
+    fn a_disk_that_took_the_name_of_another_is_neither_written_nor_mounted() {
+        alone("a_disk_that_took_the_name_of_another_is_neither_written_nor_mounted", || async {
+            let blank = World::new(64 * MIB);
+            let other = World::new(64 * MIB);
+            other.stage("ext4", &[]).await.unwrap();
+            fs::write(other.path("staging/file"), "data").unwrap();
+            other.unstage().await.unwrap();
+            let before = fs::read(other.path("disk")).unwrap();
+            let device = || other.device.clone();
+            let steps = [
+                Step::Wipe(device()),
+                Step::Mark(device()),
+                Step::Format { device: device(), kind: FileSystem::Ext4 },
+                Step::ClearMark(device()),
+                Step::Check { device: device(), kind: FileSystem::Ext4 },
+                Step::Mount {
+                    device: device(),
+                    target: blank.directory.path().to_owned(),
+                    kind: FileSystem::Ext4,
+                    options: Options::default(),
+                },
+                Step::Bind {
+                    source: device(),
+                    target: blank.path("disk"),
+                    options: Options::default(),
+                },
+            ];
+            for step in &steps {
+                let refused = blank.run(std::slice::from_ref(step));
+                assert_refused(refused, "is another disk by now");
+            }
+            // The same disk, on which somebody has written since it was found blank.
+            for step in &steps[..3] {
+                assert_refused(other.run(std::slice::from_ref(step)), "has changed since");
+            }
+            assert!(fs::read(other.path("disk")).unwrap() == before, "the disk was written");
+        });
+    }
+
+    #[test]
     fn a_format_that_was_interrupted_is_done_again() {
         alone("a_format_that_was_interrupted_is_done_again", || async {
             for kind in ["ext4", "xfs"] {
@@ -213,6 +301,15 @@ mod nodes {
                 world.stage(kind, &[]).await.unwrap();
                 fs::write(world.path("staging/file"), "").unwrap();
             }
+            // mkfs.btrfs clears more of the end than others, and writes another magic until it is done.
+            let world = World::new(512 * MIB);
+            let mut disk = OpenOptions::new().read(true).write(true).open(&world.device).unwrap();
+            Mark::of(512 * MIB).unwrap().write(&mut disk).unwrap();
+            drop(disk);
+            world.write(510 * MIB, &vec![0; 2 << 20]);
+            world.write(0x1_0040, b"!BHRfS_M");
+            world.stage("btrfs", &[]).await.unwrap();
+            fs::write(world.path("staging/file"), "").unwrap();
         });
     }
 
@@ -274,6 +371,43 @@ mod nodes {
     }
 
     #[test]
+    fn a_volume_that_another_mount_namespace_still_has_is_mounted_again() {
+        alone("a_volume_that_another_mount_namespace_still_has_is_mounted_again", || async {
+            let world = World::new(512 * MIB);
+            world.stage("ext4", &[]).await.unwrap();
+            fs::write(world.path("staging/file"), "data").unwrap();
+            // A container that was started meanwhile has a copy of all mounts.
+            let mut container = Command::new("unshare")
+                .args(["--mount", "--propagation", "private", "sh", "-c", "echo ready; read end"])
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .spawn()
+                .unwrap();
+            let mut ready = [0];
+            container.stdout.as_mut().unwrap().read_exact(&mut ready).unwrap();
+            world.unstage().await.unwrap();
+            world.stage("ext4", &[]).await.unwrap();
+            assert_eq!(fs::read_to_string(world.path("staging/file")).unwrap(), "data");
+            drop(container.stdin.take());
+            container.wait().unwrap();
+        });
+    }
+
+    #[test]
+    fn errors_that_need_a_decision_are_refused() {
+        alone("errors_that_need_a_decision_are_refused", || async {
+            let world = World::new(512 * MIB);
+            world.stage("ext4", &[]).await.unwrap();
+            world.unstage().await.unwrap();
+            // The kernel has found errors, and the root directory is gone.
+            for change in ["set_super_value state 2", "clri <2>"] {
+                output(Command::new("debugfs").args(["-w", "-R", change]).arg(&world.device));
+            }
+            assert_refused(world.stage("ext4", &[]).await, "run fsck on");
+        });
+    }
+
+    #[test]
     fn a_mount_in_use_is_not_taken_away() {
         alone("a_mount_in_use_is_not_taken_away", || async {
             let world = World::new(512 * MIB);
@@ -283,6 +417,45 @@ mod nodes {
             assert_refused(world.unpublish("pod").await, "fuser -vm");
             drop(open);
             world.unpublish("pod").await.unwrap();
+        });
+    }
+
+    #[test]
+    fn a_read_only_bind_that_was_cut_short_is_completed() {
+        alone("a_read_only_bind_that_was_cut_short_is_completed", || async {
+            let world = World::new(512 * MIB);
+            world.stage("ext4", &[]).await.unwrap();
+            // The first half of publishing it read-only.
+            fs::create_dir(world.path("pod")).unwrap();
+            rustix::mount::mount_bind(world.path("staging"), world.path("pod")).unwrap();
+            for _ in 0..2 {
+                world.publish("pod", &["ro"]).await.unwrap();
+                assert!(fs::write(world.path("pod/file"), "").is_err());
+            }
+            fs::write(world.path("staging/file"), "").unwrap();
+        });
+    }
+
+    #[test]
+    fn a_read_only_bind_keeps_the_options_of_the_staged_mount() {
+        alone("a_read_only_bind_keeps_the_options_of_the_staged_mount", || async {
+            let world = World::new(512 * MIB);
+            world.stage("ext4", &["nosuid", "nodev", "noexec", "noatime"]).await.unwrap();
+            world.publish("pod", &["ro"]).await.unwrap();
+            let table = fs::read_to_string("/proc/thread-self/mountinfo").unwrap();
+            let pod = world.path("pod").display().to_string();
+            let line = table.lines().find(|line| line.contains(&pod)).unwrap();
+            assert!(line.contains(" ro,nosuid,nodev,noexec,noatime "), "{line}");
+        });
+    }
+
+    #[test]
+    fn options_that_the_file_system_does_not_know_are_named() {
+        alone("options_that_the_file_system_does_not_know_are_named", || async {
+            let world = World::new(512 * MIB);
+            let refused = world.stage("ext4", &["_netdev", "noatime", "shiny"]).await;
+            assert_refused(refused, "ext4 may not know one of the mount options shiny;");
+            world.stage("ext4", &["_netdev", "noatime"]).await.unwrap();
         });
     }
 

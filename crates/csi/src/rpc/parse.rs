@@ -166,7 +166,9 @@ pub(crate) fn publish(request: proto::NodePublishVolumeRequest) -> Result<Publis
     let target = path("target_path", &request.target_path)?;
     let staging = path("staging_target_path", &request.staging_target_path)?;
     let Usage { access, read_only, single_writer } = usage(request.volume_capability)?;
-    let read_only = read_only || request.readonly;
+    // A file system that was staged read-only is shown as it is, so this is what a repeated call will find.
+    let staged_read_only = matches!(&access, Access::Mount { options, .. } if options.read_only());
+    let read_only = read_only || staged_read_only || request.readonly;
     let mut options = Options::default();
     if read_only {
         options.add("ro");

@@ -7,13 +7,25 @@ use std::{
     time::Duration,
 };
 
-use tokio::net::{UnixListener, UnixStream};
-use tracing::{debug, info};
+use tokio::{
+    net::{UnixListener, UnixStream},
+    time::timeout,
+};
+use tonic::Code;
+use tracing::{debug, info, warn};
+
+use crate::{
+    client::Client,
+    proto::{ProbeRequest, ProbeResponse},
+};
 
 /// The longest path of a socket that the kernel takes.
 const LONGEST: usize = 107;
 /// Owner and group; to connect is to write.
 const MODE: u32 = 0o660;
+/// A process that does not answer within this time is gone, or will be: one that waits for a disk cannot be killed until
+/// then, and its socket goes on taking connections.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(2);
 /// How long to wait when there are no more file descriptors: accepting again at once would spin.
 const SHORTAGE: Duration = Duration::from_millis(100);
 
@@ -40,7 +52,7 @@ struct File {
 }
 
 impl Socket {
-    pub(super) fn bind(path: &Path) -> Result<Self, CannotServe> {
+    pub(super) async fn bind(path: &Path) -> Result<Self, CannotServe> {
         let refuse = |problem: String| CannotServe { path: path.to_owned(), problem };
         let length = path.as_os_str().len();
         if length > LONGEST {
@@ -55,10 +67,14 @@ impl Socket {
                 "{parent} is not a directory; the pod needs a volume that is mounted there"
             )));
         }
-        remove_stale(path).map_err(refuse)?;
+        is_free(path).await.map_err(refuse)?;
         let listen = || {
-            let listener = UnixListener::bind(path)?;
-            fs::set_permissions(path, fs::Permissions::from_mode(MODE))?;
+            // Under another name first: so callers find either socket, and never none.
+            let new = path.with_extension("new");
+            absent_is_done(fs::remove_file(&new))?;
+            let listener = UnixListener::bind(&new)?;
+            fs::set_permissions(&new, fs::Permissions::from_mode(MODE))?;
+            fs::rename(&new, path)?;
             Ok::<_, io::Error>((listener, identity(path)?))
         };
         let (listener, identity) = listen().map_err(|error| refuse(error.to_string()))?;
@@ -109,8 +125,15 @@ fn identity(path: &Path) -> io::Result<(u64, u64)> {
     Ok((metadata.dev(), metadata.ino()))
 }
 
-/// Removes the socket of a process that is gone.
-fn remove_stale(path: &Path) -> Result<(), String> {
+fn absent_is_done(removed: io::Result<()>) -> io::Result<()> {
+    match removed {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}
+
+/// Whether nobody serves at a path: nothing is there, or the socket of a process that is gone.
+async fn is_free(path: &Path) -> Result<(), String> {
     let metadata = match fs::symlink_metadata(path) {
         Ok(metadata) => metadata,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -119,16 +142,38 @@ fn remove_stale(path: &Path) -> Result<(), String> {
     if !metadata.file_type().is_socket() {
         return Err("something else than a socket is there; remove it".to_owned());
     }
-    match std::os::unix::net::UnixStream::connect(path) {
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-            fs::remove_file(path).map_err(|error| format!("a stale socket is there: {error}"))?;
+    match timeout(ANSWERS_WITHIN, is_served(path)).await {
+        Ok(Ok(true)) => Err("another process serves there; it must end first".to_owned()),
+        Ok(Ok(false)) => {
+            absent_is_done(fs::remove_file(path))
+                .map_err(|error| format!("a stale socket is there: {error}"))?;
             info!(socket = %path.display(), "stale socket removed");
             Ok(())
         }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(format!("a socket is there, and it is not known whose: {error}")),
-        Ok(_) => Err("another process serves there; it must end first".to_owned()),
+        Ok(Err(error)) => Err(format!("a socket is there, and it is not known whose: {error}")),
+        Err(_) => {
+            warn!(socket = %path.display(), "socket taken from a process that does not answer");
+            Ok(())
+        }
     }
+}
+
+/// Whether somebody answers at a socket; that there is no such service is an answer, too.
+async fn is_served(path: &Path) -> io::Result<bool> {
+    let mut client = loop {
+        match Client::connect(path).await {
+            Ok(client) => break client,
+            Err(error) => match error.kind() {
+                io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => return Ok(false),
+                // Nobody takes connections, and no more of them can wait.
+                io::ErrorKind::WouldBlock => tokio::time::sleep(SHORTAGE).await,
+                _ => return Err(error),
+            },
+        }
+    };
+    let answer = client.call::<_, ProbeResponse>("/csi.v1.Identity/Probe", ProbeRequest {}).await;
+    // A connection that was closed under the call.
+    Ok(!answer.is_err_and(|status| status.code() == Code::Unknown))
 }
 
 /// Whether the error concerns one connection or a shortage, not the listening socket.

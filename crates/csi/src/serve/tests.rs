@@ -49,10 +49,10 @@ struct Served {
 }
 
 impl Served {
-    fn start<S: Identity>(service: S) -> Self {
+    async fn start<S: Identity>(service: S) -> Self {
         let directory = TempDir::new().unwrap();
         let services = Services::default().with(IdentityServer::new(service));
-        let server = Server::bind(&directory.path().join("csi.sock"), services).unwrap();
+        let server = Server::bind(&directory.path().join("csi.sock"), services).await.unwrap();
         let (stop, asked) = shutdown();
         let log = Log::default();
         let writer = log.clone();
@@ -130,7 +130,7 @@ impl Identity for Slow {
 
 #[tokio::test]
 async fn calls_are_answered_and_what_is_not_there_is_unimplemented() {
-    let served = Served::start(rpc::Identity);
+    let served = Served::start(rpc::Identity).await;
     let mut client = served.client().await;
     assert_eq!(probe(&mut client).await.unwrap().ready, Some(true));
     for unknown in ["/csi.v1.Identity/Guess", "/csi.v1.Controller/CreateVolume", "/Probe", "/"] {
@@ -146,7 +146,7 @@ async fn calls_are_answered_and_what_is_not_there_is_unimplemented() {
 
 #[tokio::test]
 async fn every_call_is_logged_with_its_id_code_and_duration() {
-    let served = Served::start(Slow::default());
+    let served = Served::start(Slow::default()).await;
     let mut client = served.client().await;
     let status = probe(&mut client).await.unwrap_err();
     assert_eq!((status.code(), status.message()), (Code::FailedPrecondition, "the answer is\nno"));
@@ -166,7 +166,7 @@ async fn every_call_is_logged_with_its_id_code_and_duration() {
 async fn a_panic_in_a_call_harms_no_other_one() {
     let service = Slow::default();
     let (called, allowed) = (Arc::clone(&service.called), Arc::clone(&service.allowed));
-    let served = Served::start(service);
+    let served = Served::start(service).await;
     let mut client = served.client().await;
     let mut waiting = client.clone();
     let mut waits = background(async move {
@@ -192,7 +192,7 @@ async fn a_panic_in_a_call_harms_no_other_one() {
 async fn a_call_may_finish_when_the_program_ends_and_nobody_can_call_any_more() {
     let service = Slow::default();
     let (called, allowed) = (Arc::clone(&service.called), Arc::clone(&service.allowed));
-    let mut served = Served::start(service);
+    let mut served = Served::start(service).await;
     let mut client = served.client().await;
     let socket = served.socket();
     let mut waits = background(async move {
@@ -215,7 +215,7 @@ async fn a_call_may_finish_when_the_program_ends_and_nobody_can_call_any_more() 
 async fn a_caller_that_gives_up_is_logged() {
     let service = Slow::default();
     let called = Arc::clone(&service.called);
-    let served = Served::start(service);
+    let served = Served::start(service).await;
     let mut client = served.client().await;
     let method = "/csi.v1.Identity/GetPluginCapabilities";
     let call =
@@ -228,8 +228,19 @@ async fn a_caller_that_gives_up_is_logged() {
     assert_eq!(line["span"]["rpc"], "GetPluginCapabilities");
 }
 
-fn bind(path: &Path) -> Result<Server, String> {
-    Server::bind(path, Services::default()).map_err(|error| error.to_string())
+#[tokio::test]
+async fn connections_that_hang_keep_nobody_from_calling() {
+    let served = Served::start(rpc::Identity).await;
+    let mut idle = Vec::new();
+    for _ in 0..150 {
+        idle.push(UnixStream::connect(served.socket()).await.unwrap());
+    }
+    let called = async { probe(&mut served.client().await).await };
+    tokio::time::timeout(BOUND, called).await.unwrap().unwrap();
+}
+
+async fn bind(path: &Path) -> Result<Server, String> {
+    Server::bind(path, Services::default()).await.map_err(|error| error.to_string())
 }
 
 #[tokio::test]
@@ -238,20 +249,41 @@ async fn a_socket_is_for_its_owner_and_group_and_a_stale_one_is_replaced() {
     let path = directory.path().join("csi.sock");
     // What a process leaves that is killed.
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
-    let server = bind(&path).unwrap();
+    let server = bind(&path).await.unwrap();
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o660);
-    let refused = bind(&path).err().unwrap();
+    let is_found = server.is_found();
+    let (stop, asked) = shutdown();
+    let mut running = background(server.run(asked));
+    let refused = bind(&path).await.err().unwrap();
     assert!(refused.contains("another process serves there"), "{refused}");
     // Somebody else's socket is left alone.
-    let is_found = server.is_found();
     assert!(is_found());
     fs::remove_file(&path).unwrap();
-    let successor = bind(&path).unwrap();
+    let successor = bind(&path).await.unwrap();
     assert!(!is_found());
-    drop(server);
+    drop(stop);
+    running.join_next().await.unwrap().unwrap().unwrap();
     assert!(path.exists());
     drop(successor);
     assert!(!path.exists());
+}
+
+#[tokio::test]
+async fn the_socket_of_a_process_that_does_not_answer_is_taken() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("csi.sock");
+    // A process that waits for a disk: killed, not gone, and its socket takes connections until its backlog is full.
+    for is_full in [false, true] {
+        let _predecessor = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let mut waiting = Vec::new();
+        while is_full && let Ok(stream) = UnixStream::connect(&path).await {
+            waiting.push(stream);
+        }
+        let successor = bind(&path).await.unwrap();
+        assert!(successor.is_found()());
+        drop(successor);
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+    }
 }
 
 #[tokio::test]
@@ -266,7 +298,7 @@ async fn a_path_that_cannot_be_served_is_refused_with_its_reason() {
         (file.join("csi.sock"), "is not a directory"),
         (long, "use a shorter one"),
     ] {
-        let refused = bind(&path).err().unwrap();
+        let refused = bind(&path).await.err().unwrap();
         assert!(refused.contains(text) && refused.contains("cannot serve at"), "{refused}");
     }
     assert_eq!(fs::read_to_string(&file).unwrap(), "data");
@@ -288,7 +320,7 @@ async fn first_frame(stream: &mut UnixStream, kinds: &[u8]) -> u8 {
 
 #[tokio::test]
 async fn kubelets_which_send_a_path_as_authority_are_answered() {
-    let served = Served::start(rpc::Identity);
+    let served = Served::start(rpc::Identity).await;
     let mut stream = UnixStream::connect(served.socket()).await.unwrap();
     stream.write_all(&super::authority::tests::recorded()).await.unwrap();
     // Headers, or a reset.

@@ -1,8 +1,9 @@
 //! The kubelet's part is played by a client of ours; the deployed tests have a real one.
 
+use lab::{Wait, until};
 use rustix::process::Signal;
 
-use crate::driver::Place;
+use crate::{driver::Place, process::BOUND};
 
 /// As the kubelet sends it: whether the driver is registered, and why not.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -46,7 +47,7 @@ async fn the_driver_registers_itself_and_leaves_when_it_ends() {
 }
 
 #[tokio::test]
-async fn a_kubelet_that_refuses_the_driver_ends_the_process_with_its_reason() {
+async fn a_kubelet_that_refuses_the_driver_is_offered_it_again() {
     let place = Place::new();
     let flags = flags(&place);
     let mut program = place.start(&flags.each_ref().map(String::as_str));
@@ -54,7 +55,18 @@ async fn a_kubelet_that_refuses_the_driver_ends_the_process_with_its_reason() {
     let error = "error updating CSINode object: timed out".to_owned();
     let refused = RegistrationStatus { plugin_registered: false, error: error.clone() };
     kubelet.call::<_, ()>(NOTIFY, refused).await.unwrap();
-    let (status, text) = program.until_ended();
-    assert_eq!(status.code(), Some(1), "{text}");
-    assert!(text.contains(&format!("the kubelet refused the driver: {error}")), "{text}");
+    let line = program.until_printed("driver not registered; trying again");
+    assert!(line.contains(&error), "{line}");
+    drop(kubelet);
+    let registered = RegistrationStatus { plugin_registered: true, error: String::new() };
+    let again = until("the driver is offered again", BOUND, || async {
+        let mut kubelet = place.connect(REGISTRATION).await;
+        Ok(match kubelet.call::<_, ()>(NOTIFY, registered.clone()).await {
+            Ok(()) => Wait::Done(()),
+            Err(status) => Wait::NotYet(status.to_string()),
+        })
+    });
+    again.await.unwrap();
+    program.until_printed("driver registered with the kubelet");
+    program.stop();
 }

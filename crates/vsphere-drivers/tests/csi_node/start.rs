@@ -67,6 +67,15 @@ fn a_wrong_environment_is_refused_with_the_remedy() {
 }
 
 #[test]
+fn a_pod_of_the_driver_with_the_managers_image_learns_the_right_one() {
+    let manager = "vsphere-cloud-controller-manager";
+    let flags = ["--fss-name=internal-feature-states.csi.vsphere.vmware.com"];
+    let (status, text) = Program::start(manager, &flags, &[("X_CSI_MODE", "node")]).until_ended();
+    assert_eq!(status.code(), Some(1), "{text}");
+    assert!(text.contains(lab::image::GO_DRIVER), "{text}");
+}
+
+#[test]
 fn version_and_help_are_no_errors() {
     let (status, text) = Program::start(NAME, &["--version"], &[]).until_ended();
     assert!(status.success());

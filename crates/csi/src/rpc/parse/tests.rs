@@ -6,7 +6,7 @@ use proptest::prelude::{Just, Strategy, any, prop_assert, prop_oneof, proptest};
 
 use super::{expand, path, publish, stage, volume, volume_path};
 use crate::{
-    node::plan::Access,
+    node::{mounts::Options, plan::Access},
     proto::{
         CapacityRange, NodeExpandVolumeRequest, NodePublishVolumeRequest, NodeStageVolumeRequest,
         VolumeCapability,
@@ -114,6 +114,17 @@ fn a_device_is_published_for_writing_or_reading() {
     request.readonly = true;
     let read_only = publish(request).unwrap();
     assert!(read_only.device.is_some() && read_only.options.read_only());
+}
+
+#[test]
+fn a_volume_that_is_staged_read_only_is_published_so() {
+    let published = |flag: &str| {
+        let mount = MountVolume { mount_flags: vec![flag.to_owned()], ..MountVolume::default() };
+        let volume_capability = capability(AccessType::Mount(mount), Mode::SingleNodeWriter);
+        publish(NodePublishVolumeRequest { volume_capability, ..publishing() }).unwrap()
+    };
+    assert!(published("ro").options.read_only());
+    assert_eq!(published("noatime").options, Options::default());
 }
 
 #[test]
