@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! ready                                  waits until the socket answers Probe with ready
-//! create GROUP COUNT CALLERS             makes volumes GROUP-0, GROUP-1, …
+//! create GROUP COUNT CALLERS             makes volumes, named as the provisioner names them
 //! attach GROUP COUNT CALLERS NODE        attaches the first volumes of a group
 //! detach GROUP COUNT CALLERS NODE
 //! delete GROUP COUNT CALLERS
@@ -75,7 +75,7 @@ impl Caller {
             }
             ["create", group, count, callers] => {
                 let client = self.client()?;
-                let names = (0..count.parse::<usize>()?).map(|at| format!("{group}-{at}"));
+                let names = (0..count.parse::<usize>()?).map(|at| name(group, at));
                 let names = names.collect();
                 let (answer, ids) = measured(names, callers, |name| create(client, name)).await?;
                 self.groups.insert((*group).to_owned(), ids);
@@ -108,6 +108,13 @@ impl Caller {
         let ids = self.groups.get(group).with_context(|| format!("no group {group}"))?;
         Ok(ids.iter().take(count.parse()?).cloned().collect())
     }
+}
+
+/// The name of a volume of a group: from 9.1 the Go driver takes nothing else than the UID of a claim.
+fn name(group: &str, number: usize) -> String {
+    let group =
+        group.bytes().fold(0_u32, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
+    format!("pvc-{group:08x}-5eed-4000-8000-{number:012x}")
 }
 
 async fn ready(socket: &Path) -> Result<Client> {
