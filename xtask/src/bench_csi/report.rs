@@ -129,7 +129,7 @@ fn bounds(measured: &Measured) -> Vec<Bound> {
         if let Some(one) = one {
             let about = format!("attach of {} beside one RPC at a time, {release}", run.count);
             // Elsewhere vCenter takes as long either way if it always has work; the times are drawn at random.
-            let least = if together { 5.0 } else { 0.9 };
+            let least = if together { 5.0 } else { 1.0 };
             add(about, one.seconds / run.seconds, Limit::Least(least), "×");
         }
     }
