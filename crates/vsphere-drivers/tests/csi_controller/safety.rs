@@ -14,8 +14,8 @@ use crate::{
     world::{BOUND, NODES, request},
 };
 
-/// Calls that the driver sends for one VM before it waits for the first ones.
-const ON_THEIR_WAY: usize = 8;
+/// Calls for one VM that the driver sends as they come before it waits for the first ones.
+const ON_THEIR_WAY: usize = 5;
 
 #[tokio::test]
 async fn a_volume_with_snapshots_is_kept_even_where_vcenter_would_delete_them() {
