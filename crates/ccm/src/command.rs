@@ -104,7 +104,7 @@ async fn work(line: args::Line<Flags>, environment: Environment) -> Result<(), F
     let mut registry = Registry::default();
     let metrics = Metrics::registered(&mut registry);
     let checks = Checks::default();
-    let mut tasks = Supervisor::default();
+    let mut tasks = Supervisor::new()?;
     let host = host_name()?;
     let (events, writer) = recorder(client.clone(), "cloud-controller-manager", &host);
     tasks.foundation.spawn("events", |shutdown| writer.run(shutdown));

@@ -39,7 +39,7 @@
 //!     let (me, timing) = (lease::identity()?, flags.leader.timing()?);
 //!     let elector = lease::Elector::new(client, "kube-system", "program", me, timing);
 //!     let leadership = elector.leadership();
-//!     let mut tasks = Supervisor::default();
+//!     let mut tasks = Supervisor::new()?;
 //!     tasks.foundation.spawn("lease", |shutdown| elector.run(shutdown));
 //!     tasks.work.spawn("nodes", |shutdown| async move {
 //!         if shutdown.unless(leadership.acquired()).await.is_some() {

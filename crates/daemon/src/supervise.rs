@@ -14,7 +14,7 @@
 use std::{collections::HashMap, fmt, future::Future, time::Duration};
 
 use tokio::{
-    signal::unix::{SignalKind, signal},
+    signal::unix::{Signal, SignalKind, signal},
     task::{Id, JoinError, JoinSet},
     time::{Instant, timeout_at},
 };
@@ -149,29 +149,51 @@ fn stuck(names: Vec<String>, bound: Duration) -> Result<(), Ended> {
 }
 
 /// The tasks of a program.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Supervisor {
     /// Stopped first.
     pub work: Tasks,
     /// Stopped after the work. When one of these ends early the work is aborted without grace, because a leader
     /// that lost its lease must not finish what it was doing.
     pub foundation: Tasks,
+    signals: Signals,
+}
+
+/// Signals that ask the program to end.
+#[derive(Debug)]
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    /// The name of the next one.
+    async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => "SIGINT",
+        }
+    }
 }
 
 impl Supervisor {
+    /// No tasks yet. From here on a signal does not kill the process: one that comes before [`Supervisor::run`] ends it
+    /// then. So this comes before anything that others can see of the program.
+    ///
+    /// # Errors
+    /// When signals cannot be listened for.
+    pub fn new() -> Result<Self, Ended> {
+        let listen = |kind| signal(kind).map_err(Ended::Signals);
+        let terminate = listen(SignalKind::terminate())?;
+        let signals = Signals { terminate, interrupt: listen(SignalKind::interrupt())? };
+        Ok(Self { work: Tasks::default(), foundation: Tasks::default(), signals })
+    }
+
     /// Runs until SIGTERM, SIGINT or the early end of a task, then ends all tasks within `grace`. No task is left
     /// when this returns.
     pub async fn run(mut self, grace: Duration) -> Result<(), Ended> {
-        let mut terminate = signal(SignalKind::terminate()).map_err(Ended::Signals)?;
-        let mut interrupt = signal(SignalKind::interrupt()).map_err(Ended::Signals)?;
-        let mut signal = async || {
-            tokio::select! {
-                _ = terminate.recv() => "SIGTERM",
-                _ = interrupt.recv() => "SIGINT",
-            }
-        };
         let early = tokio::select! {
-            signal = signal() => {
+            signal = self.signals.next() => {
                 info!(signal, "shutdown requested");
                 None
             }
@@ -181,9 +203,10 @@ impl Supervisor {
                 Some(ended)
             }
         };
+        let Self { work, foundation, signals } = &mut self;
         let stopped = tokio::select! {
-            stopped = self.stop(grace) => stopped,
-            signal = signal() => {
+            stopped = stop(work, foundation, grace) => stopped,
+            signal = signals.next() => {
                 warn!(signal, "second signal received; ending at once");
                 Err(Ended::Impatient)
             }
@@ -196,15 +219,15 @@ impl Supervisor {
         }
         Err(ended)
     }
+}
 
-    /// Stops the work, then the foundation; the work gets a share of the time only, so that a controller that
-    /// hangs does not keep the lease from being released.
-    async fn stop(&mut self, grace: Duration) -> Result<(), Ended> {
-        let now = Instant::now();
-        let mut names = self.work.stop_by(now + grace.mul_f64(0.75)).await;
-        names.extend(self.foundation.stop_by(now + grace).await);
-        stuck(names, grace)
-    }
+/// Stops the work, then the foundation; the work gets a share of the time only, so that a controller that hangs does not
+/// keep the lease from being released.
+async fn stop(work: &mut Tasks, foundation: &mut Tasks, grace: Duration) -> Result<(), Ended> {
+    let now = Instant::now();
+    let mut names = work.stop_by(now + grace.mul_f64(0.75)).await;
+    names.extend(foundation.stop_by(now + grace).await);
+    stuck(names, grace)
 }
 
 /// An error and all its causes in one line.
@@ -246,7 +269,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_first_task_that_ends_ends_all_and_is_named() {
-        let mut tasks = Supervisor::default();
+        let mut tasks = Supervisor::new().unwrap();
         tasks.work.spawn("nodes", waits);
         tasks.work.spawn("inventory", |_| async { Err::<(), _>("the watch broke") });
         let ended = tasks.run(GRACE).await.unwrap_err();
@@ -255,7 +278,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_task_that_returns_early_is_a_failure_too() {
-        let mut tasks = Supervisor::default();
+        let mut tasks = Supervisor::new().unwrap();
         tasks.work.spawn("nodes", |_| async { Ok::<(), Infallible>(()) });
         let ended = tasks.run(GRACE).await.unwrap_err();
         assert!(ended.to_string().starts_with("the task nodes ended: it returned"), "{ended}");
@@ -263,7 +286,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_task_that_panics_ends_all() {
-        let mut tasks = Supervisor::default();
+        let mut tasks = Supervisor::new().unwrap();
         tasks.work.spawn("nodes", waits);
         tasks.work.spawn("zones", |_| async {
             if GRACE.is_zero() {
@@ -278,7 +301,7 @@ mod tests {
     #[tokio::test]
     async fn the_foundation_is_asked_to_end_after_the_work() {
         let order = Arc::new(Mutex::new(Vec::new()));
-        let mut tasks = Supervisor::default();
+        let mut tasks = Supervisor::new().unwrap();
         let note = |name: &'static str| {
             let order = Arc::clone(&order);
             move |shutdown: Shutdown| async move {
@@ -297,7 +320,7 @@ mod tests {
 
     #[tokio::test]
     async fn work_is_aborted_without_grace_when_its_foundation_is_gone() {
-        let mut tasks = Supervisor::default();
+        let mut tasks = Supervisor::new().unwrap();
         let asked = Arc::new(Mutex::new(false));
         let seen = Arc::clone(&asked);
         tasks.work.spawn("nodes", |shutdown| async move {

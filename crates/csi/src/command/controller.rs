@@ -63,7 +63,7 @@ pub(super) async fn work(
     let mut registry = Registry::default();
     let metrics = Metrics::registered(&mut registry);
     let checks = Checks::default();
-    let mut tasks = Supervisor::default();
+    let mut tasks = Supervisor::new()?;
     tasks.work.spawn("configuration", |shutdown| files.follow(shutdown));
 
     let (csinodes, nodes) = nodes::follow(client.clone());

@@ -30,9 +30,9 @@ pub(super) async fn work(settings: Settings, node: args::Node) -> Result<(), Fai
     let services = Services::default()
         .with(IdentityServer::new(Identity))
         .with(NodeServer::new(NodeService::new(Node::default(), machine)));
+    let mut tasks = Supervisor::new()?;
     let server = Server::bind(&settings.endpoint, services).await?;
     let checks = Checks::default();
-    let mut tasks = Supervisor::default();
     serve_health(&settings, &checks, Registry::default(), &mut tasks).await?;
     tasks.work.spawn("grpc", |shutdown| server.run(shutdown));
     if let Some(paths) = node.registration {

@@ -36,7 +36,7 @@ async fn a_program_under_test() {
         "--leader-elect-retry-period=200ms",
     ]);
     telemetry::install(flags.logs.log_format, flags.logs.verbosity).unwrap();
-    let mut tasks = Supervisor::default();
+    let mut tasks = Supervisor::new().unwrap();
     match role.as_str() {
         "leader" => {
             let client = flags.kubernetes.client("program").await.unwrap();
