@@ -37,6 +37,15 @@ var BatchAttach = toggle(Row{
 	ShownBy:  "cns.TestSeveralVolumesInOneAttachNeedNineOne",
 })
 
+var BatchTime = text(Row{
+	Name:     "BatchTime",
+	About:    "with a latency profile, how long a task takes that attaches several volumes to one VM, or detaches them: the sum of their times, or one time for all, as one reconfiguration",
+	Evidence: "unknown; A4 and L9 have no time of a single batch",
+	Choices:  []any{"sum", "one"},
+	Since:    map[string]any{"": "sum"},
+	ShownBy:  "vcenter.TestABatchTakesTheTimesOfAllItsVolumes",
+})
+
 var BusyVM = text(Row{
 	Name:     "BusyVM",
 	About:    "an attach or detach on a VM while something else happens to it: waits, or per-volume fault TaskInProgress",
@@ -117,9 +126,9 @@ var NVMeControllers = text(Row{
 
 var WidePVSCSI = toggle(Row{
 	Name:     "WidePVSCSI",
-	About:    "paravirtual SCSI controllers have 64 slots from release 8.0 and the hardware version WidePVSCSIHardware; false is vCenter's state before its advanced option is set",
-	Evidence: "unknown; vsphere-csi-driver issue 2800 names the option",
-	Since:    map[string]any{"": true},
+	About:    "paravirtual SCSI controllers have 64 slots from release 8.0 and the hardware version WidePVSCSIHardware; true is vCenter's state after its advanced option was set",
+	Evidence: "A8, A9 for 15 slots; vsphere-csi-driver issue 2800 names the option",
+	Since:    map[string]any{"": false},
 	ShownBy:  "cns.TestSlotsEndAtFifteenOrSixtyFourOnEachOfFourControllers",
 })
 

@@ -145,6 +145,15 @@ var OutOfSpaceFault = text(Row{
 	ShownBy:  "cns.TestAFullDatastoreIsAVolumesFault",
 })
 
+var FullInPlacement = text(Row{
+	Name:     "FullInPlacement",
+	About:    "what the placement results of a create have for a listed datastore without room: no entry, CnsRankedLowerFault, or NoDiskSpace",
+	Evidence: "unknown: C4 has no fault for it, and no dump of a full datastore was found",
+	Choices:  []any{"no entry", "CnsRankedLowerFault", "NoDiskSpace"},
+	Since:    map[string]any{"": "no entry"},
+	ShownBy:  "cns.TestAFullDatastoreIsNotAmongThePlacements",
+})
+
 var MaxVolumeMB = number(Row{
 	Name:     "MaxVolumeMB",
 	About:    "largest block volume in MiB",

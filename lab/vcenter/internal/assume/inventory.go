@@ -30,6 +30,15 @@ var InaccessibleConfig = text(Row{
 	ShownBy:  "control.TestAVMWhoseFilesAreGoneHasNoConfiguration",
 })
 
+var OfflineDevices = text(Row{
+	Name:     "OfflineDevices",
+	About:    "devices of a VM whose host is not connected: as they last were, or an empty list, which does not mean that it has no disks",
+	Evidence: "vsphere-csi-driver pull request 2548: seen while a host was powered off, when and for how long is unknown",
+	Choices:  []any{"last known", "empty"},
+	Since:    map[string]any{"": "last known"},
+	ShownBy:  "control.TestAVMWhoseHostIsAwayShowsItsLastDevices",
+})
+
 var VanishedObject = text(Row{
 	Name:     "VanishedObject",
 	About:    "an object that leaves the inventory while a read goes on: the whole read fails with ManagedObjectNotFound, or the object is left out",

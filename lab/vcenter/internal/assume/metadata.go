@@ -79,3 +79,12 @@ var UpdateUnknown = text(Row{
 	Since:    map[string]any{"": "call"},
 	ShownBy:  "cns.TestAnUpdateReadsTheDiskBeforeThereIsATask",
 })
+
+var DiskMetadata = text(Row{
+	Name:     "DiskMetadata",
+	About:    "key under which VSLM shows of a disk the cluster that CNS made it for, among others of the same prefix; absent is none",
+	Evidence: "the vendor's test of its Velero plugin demands these keys, by release; whether every list of disks has them is unknown",
+	Choices:  []any{"cns.containerCluster.clusterId", "cns.clusterID", "absent"},
+	Since:    map[string]any{"": "cns.clusterID", "7.0U3": "cns.containerCluster.clusterId"},
+	ShownBy:  "cns.TestADiskNamesTheClusterOfItsVolume",
+})

@@ -28,6 +28,15 @@ var MaxQueryIDs = number(Row{
 	ShownBy:  "cns.TestAFilterHasAtMostAThousandIDs",
 })
 
+var FilterValues = number(Row{
+	Name:     "FilterValues",
+	About:    "most values in any other list of a query filter; a longer list fails with InvalidArgument; 0 means no limit",
+	Evidence: "Q2: more than about ten may be slow or fail; the fault is unknown",
+	Choices:  []any{10, 0},
+	Since:    map[string]any{"": 10},
+	ShownBy:  "cns.TestAFilterHasAtMostTenValuesInAList",
+})
+
 var MaxSnapshotPage = number(Row{
 	Name:     "MaxSnapshotPage",
 	About:    "most snapshots in one page of CnsQuerySnapshots",
@@ -48,7 +57,7 @@ var LabelsMatch = text(Row{
 
 var FreshVolume = text(Row{
 	Name:     "FreshVolume",
-	About:    "how the first two queries after its creation show a volume: complete, without datastoreUrl, or not at all",
+	About:    "how the first two queries after its creation, or those of StaleSeconds, show a volume: complete, without datastoreUrl, or not at all",
 	Evidence: "W7, Q4, Q5: seen now and then",
 	Choices:  []any{"complete", "noDatastoreUrl", "absent"},
 	Since:    map[string]any{"": "complete"},
@@ -60,6 +69,15 @@ var StaleQueries = toggle(Row{
 	About:    "the first two queries after CNS deleted, relocated or extended a volume show it as it was before",
 	Evidence: "Q3, D5, N9: vendor's tests wait for the query to agree",
 	Since:    map[string]any{"": false},
+	ShownBy:  "cns.TestAQueryRightAfterAChangeShowsIt",
+})
+
+var StaleSeconds = number(Row{
+	Name:     "StaleSeconds",
+	About:    "seconds of vCenter's time for which queries show a volume as it was before CNS changed its record in any way, however many they are; a walk tries few",
+	Evidence: "Q3, D5, N9: vendor's tests wait up to 90 or 300 s",
+	Choices:  []any{0, 5},
+	Since:    map[string]any{"": 0},
 	ShownBy:  "cns.TestAQueryRightAfterAChangeShowsIt",
 })
 

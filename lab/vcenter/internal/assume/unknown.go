@@ -56,6 +56,24 @@ var LostDisk = text(Row{
 	ShownBy:  "cns.TestAVolumeWhoseDiskIsGoneIsNotFound",
 })
 
+var UnknownDisk = text(Row{
+	Name:     "UnknownDisk",
+	About:    "answer of VSLM to an id that no disk has",
+	Evidence: "U1 shows VSLM's NotFound inside a fault of CNS; InvalidArgument is what govmomi's simulator answers",
+	Choices:  []any{"NotFound", "InvalidArgument"},
+	Since:    map[string]any{"": "NotFound"},
+	ShownBy:  "cns.TestVSLMDoesNotFindAnUnknownDisk",
+})
+
+var DiskOfInaccessibleDatastore = text(Row{
+	Name:     "DiskOfInaccessibleDatastore",
+	About:    "answer of VSLM to reading a disk whose datastore no host reaches: a fault of the call, or the disk from the catalogue",
+	Evidence: "unknown; vim25 declares InvalidDatastore for the calls that read a disk",
+	Choices:  []any{"InvalidDatastore", "SystemError", "shown"},
+	Since:    map[string]any{"": "InvalidDatastore"},
+	ShownBy:  "cns.TestADiskCannotBeReadWhileNoHostReachesItsDatastore",
+})
+
 var DiskFaultCause = toggle(Row{
 	Name:     "DiskFaultCause",
 	About:    "a failure of the disk layer has the real fault as faultCause of the CnsFault",

@@ -9,8 +9,8 @@ import (
 	"vsphere-drivers.example/lab/vcenter/internal/assume"
 )
 
-// withoutUnreachable leaves out what vCenter cannot read on storage that no host reaches: the configuration of VMs is not
-// set then, and of datastores properties may be missing.
+// withoutUnreachable leaves out what vCenter cannot read on storage that no host reaches, or of a VM whose host is away:
+// the configuration of VMs is not set then, or lacks devices, and of datastores properties may be missing.
 func (c *propertyCollector) withoutUnreachable(ctx *simulator.Context, objects []types.ObjectContent) []types.ObjectContent {
 	for i := range objects {
 		switch o := &objects[i]; o.Obj.Type {
@@ -55,9 +55,34 @@ func (c *propertyCollector) hideConfig(ctx *simulator.Context, o *types.ObjectCo
 	}
 	var state types.VirtualMachineConnectionState
 	ctx.WithLock(vm, func() { state = vm.Runtime.ConnectionState })
-	if state == types.VirtualMachineConnectionStateInaccessible && assume.InaccessibleConfig.In(c.a.cfg.Assumptions) == "unset" {
-		o.PropSet = slices.DeleteFunc(slices.Clone(o.PropSet), ofConfig)
+	switch state {
+	case types.VirtualMachineConnectionStateInaccessible:
+		if assume.InaccessibleConfig.In(c.a.cfg.Assumptions) == "unset" {
+			o.PropSet = slices.DeleteFunc(slices.Clone(o.PropSet), ofConfig)
+		}
+	case types.VirtualMachineConnectionStateDisconnected:
+		if slices.ContainsFunc(o.PropSet, ofDevices) && assume.OfflineDevices.In(c.a.cfg.Assumptions) == "empty" {
+			o.PropSet = slices.Clone(o.PropSet)
+			for i := range o.PropSet {
+				o.PropSet[i].Val = withoutDevices(o.PropSet[i].Val)
+			}
+		}
 	}
+}
+
+// withoutDevices empties the list of a VM's devices in a property that is or contains it.
+func withoutDevices(value types.AnyType) types.AnyType {
+	switch v := value.(type) {
+	case types.ArrayOfVirtualDevice:
+		return types.ArrayOfVirtualDevice{}
+	case types.VirtualHardware:
+		v.Device = nil
+		return v
+	case types.VirtualMachineConfigInfo:
+		v.Hardware.Device = nil
+		return v
+	}
+	return value
 }
 
 func ofStorage(p types.DynamicProperty) bool {
@@ -65,3 +90,5 @@ func ofStorage(p types.DynamicProperty) bool {
 }
 
 func ofConfig(p types.DynamicProperty) bool { return touches(p.Name, "config") }
+
+func ofDevices(p types.DynamicProperty) bool { return touches(p.Name, "config.hardware.device") }

@@ -179,9 +179,9 @@ func TestAChosenControllerIsAddedFromNineOne(t *testing.T) {
 
 	l = newLab(t, options{release: "9.1", inventory: setHardware("vmx-21")})
 	id := l.newVolume("a")
-	l.result(l.attachAt(id, 1002, 23))
+	l.result(l.attachAt(id, 1002, 12))
 	d := l.diskOf(l.vms[0], id)
-	if d.ControllerKey != 1002 || *d.UnitNumber != 23 {
+	if d.ControllerKey != 1002 || *d.UnitNumber != 12 {
 		t.Errorf("the disk is on %d:%d", d.ControllerKey, *d.UnitNumber)
 	}
 	added, ok := l.devices(l.vms[0]).FindByKey(1002).(*types.ParaVirtualSCSIController)

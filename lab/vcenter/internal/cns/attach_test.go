@@ -91,17 +91,20 @@ func setHardware(version string) func(*simulator.Registry) {
 }
 
 func TestSlotsEndAtFifteenOrSixtyFourOnEachOfFourControllers(t *testing.T) {
+	wide := map[string]any{"WidePVSCSI": true}
 	cases := map[string]struct {
 		release, hardware string
+		assumptions       map[string]any
 		want              int
 	}{
-		"wide controllers":     {"8.0U3", "vmx-19", 4*64 - 1},
-		"old virtual hardware": {"8.0U3", "vmx-13", 4*15 - 1},
-		"an old release":       {"7.0U3", "vmx-19", 4*15 - 1},
+		"usual controllers":    {"8.0U3", "vmx-19", nil, 4*15 - 1},
+		"wide controllers":     {"8.0U3", "vmx-19", wide, 4*64 - 1},
+		"old virtual hardware": {"8.0U3", "vmx-13", wide, 4*15 - 1},
+		"an old release":       {"7.0U3", "vmx-19", wide, 4*15 - 1},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			l := newLab(t, options{release: c.release, inventory: setHardware(c.hardware)})
+			l := newLab(t, options{release: c.release, assumptions: c.assumptions, inventory: setHardware(c.hardware)})
 			count, fault := l.fill(l.vms[0])
 			if count != c.want {
 				t.Errorf("%d volumes fitted beside the boot disk, want %d", count, c.want)

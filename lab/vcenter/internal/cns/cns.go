@@ -74,6 +74,8 @@ type Config struct {
 	// Fate is asked once for every task, with the request's context and the SOAP method's name; nil: all tasks take their
 	// normal course.
 	Fate func(ctx *simulator.Context, method string) Fate
+	// Working reports whether an attach or detach has a VM for itself while its task takes its time; nil: tasks take none.
+	Working func(vm types.ManagedObjectReference) bool
 	// MayPlace tells whether a user may create disks on a datastore; nil: everybody may. What CNS makes of a candidate
 	// without that privilege depends on the release.
 	MayPlace func(user string, datastore types.ManagedObjectReference) bool
@@ -94,6 +96,7 @@ type Manager struct {
 	tags        Tags
 	now         func() time.Time
 	fate        func(*simulator.Context, string) Fate
+	working     func(types.ManagedObjectReference) bool
 	fileService func(types.ManagedObjectReference) bool
 	mayPlace    func(string, types.ManagedObjectReference) bool
 	sees        func(string, types.ManagedObjectReference) bool
@@ -131,6 +134,7 @@ func Install(service *simulator.Service, vim *simulator.Registry, cfg Config) (*
 		tags:        cfg.Tags,
 		now:         cfg.Clock,
 		fate:        cfg.Fate,
+		working:     cfg.Working,
 		fileService: cfg.FileService,
 		mayPlace:    cfg.MayPlace,
 		sees:        cfg.Sees,

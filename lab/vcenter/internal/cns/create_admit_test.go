@@ -6,6 +6,7 @@ import (
 
 	cnstypes "github.com/vmware/govmomi/cns/types"
 	"github.com/vmware/govmomi/object"
+	"github.com/vmware/govmomi/simulator"
 	"github.com/vmware/govmomi/vim25/soap"
 	"github.com/vmware/govmomi/vim25/types"
 )
@@ -285,4 +286,37 @@ func TestAFullDatastoreIsAVolumesFault(t *testing.T) {
 	task, err = again(l)
 	fault := l.wantVolumeFault(&cnstypes.CnsFault{Reason: old}, task, err)
 	l.sameFault(fault.Fault.(*cnstypes.CnsFault).FaultCause.Fault, &types.NoDiskSpace{})
+}
+
+func TestAFullDatastoreIsNotAmongThePlacements(t *testing.T) {
+	l := newLab(t, options{})
+	everywhere(l, "Datastore", func(d *simulator.Datastore) {
+		if d.Self != l.datastores[0] {
+			d.Summary.FreeSpace = gib
+		}
+	})
+	made := l.result(l.create(l.blockSpec("a", 2*1024))).(*cnstypes.CnsVolumeCreateResult)
+	if len(made.PlacementResults) != 1 || made.PlacementResults[0].Datastore != l.datastores[0] {
+		t.Errorf("placements %+v", made.PlacementResults)
+	}
+	task, err := l.create(l.blockSpec("b", 200*1024))
+	failed := l.results(task, err)[0].(*cnstypes.CnsVolumeCreateResult)
+	if failed.Fault == nil || len(failed.PlacementResults) != 0 {
+		t.Errorf("fault %+v, placements %+v", failed.Fault, failed.PlacementResults)
+	}
+}
+
+func TestPlacementsMayNameAFullDatastore(t *testing.T) {
+	l := newLab(t, options{})
+	for choice, want := range map[string]types.BaseMethodFault{"CnsRankedLowerFault": &CnsRankedLowerFault{}, "NoDiskSpace": &types.NoDiskSpace{}} {
+		l.assume(map[string]any{"FullInPlacement": choice})
+		task, err := l.create(l.blockSpec("a", 200*1024))
+		failed := l.results(task, err)[0].(*cnstypes.CnsVolumeCreateResult)
+		if len(failed.PlacementResults) != 3 {
+			t.Fatalf("%s: placements %+v", choice, failed.PlacementResults)
+		}
+		for _, placement := range failed.PlacementResults {
+			l.sameFault(placement.PlacementFaults[0].Fault, want)
+		}
+	}
 }

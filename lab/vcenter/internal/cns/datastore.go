@@ -18,7 +18,8 @@ type place struct {
 	url        string
 	dir        string // the files' directory, if the URL is one on this machine
 	vsan       bool
-	accessible bool
+	accessible bool // and not in maintenance
+	reachable  bool // also in maintenance
 	free       int64
 	hosts      []types.ManagedObjectReference
 }
@@ -38,6 +39,7 @@ func (m *Manager) datastore(ref types.ManagedObjectReference) (place, bool) {
 			dir:        strings.TrimPrefix(object.Summary.Url, "file://"),
 			vsan:       strings.HasPrefix(strings.ToLower(object.Summary.Type), "vsan"),
 			accessible: object.Summary.Accessible && !inMaintenance(object.Summary.MaintenanceMode),
+			reachable:  object.Summary.Accessible,
 			free:       object.Summary.FreeSpace,
 		}
 		if object.Info != nil {

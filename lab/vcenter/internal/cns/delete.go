@@ -55,10 +55,12 @@ func (m *Manager) deleteVolume(id string, withDisk bool) types.BaseMethodFault {
 	return m.destroy(v.disk)
 }
 
+// forgetVolume removes CNS's record of a volume, and with it whatever else queries were made to show of it.
 func (m *Manager) forgetVolume(id string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.volumes, id)
+	delete(m.shadows, id)
 }
 
 // destroy removes a disk with its content, and its volume. The caller holds the volume's operation lock.
@@ -96,5 +98,6 @@ func (m *Manager) destroy(d *disk) types.BaseMethodFault {
 	m.unpublish(d)
 	delete(m.disks, d.id)
 	delete(m.volumes, d.id)
+	delete(m.shadows, d.id)
 	return nil
 }

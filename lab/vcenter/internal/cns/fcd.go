@@ -4,6 +4,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/google/uuid"
@@ -12,6 +13,8 @@ import (
 	"github.com/vmware/govmomi/simulator"
 	"github.com/vmware/govmomi/vim25/types"
 	"github.com/vmware/govmomi/vmdk"
+
+	"vsphere-drivers.example/lab/vcenter/internal/assume"
 )
 
 // catalogue is vim25's list of FCDs by datastore and id.
@@ -48,6 +51,50 @@ func (m *Manager) publish(d *disk) {
 		}
 		all[d.datastore][types.ID{Id: d.id}] = object
 	})
+}
+
+// noteMetadata changes keys and values of an FCD. The object is replaced, as in publish.
+func (m *Manager) noteMetadata(id types.ID, pairs []types.KeyValue, deleted []string) {
+	m.withCatalogue(func(all catalogue) {
+		for _, objects := range all {
+			old, ok := objects[id]
+			if !ok {
+				continue
+			}
+			changed := *old
+			changed.Metadata = slices.DeleteFunc(slices.Clone(old.Metadata), func(pair types.KeyValue) bool {
+				return slices.Contains(deleted, pair.Key) ||
+					slices.ContainsFunc(pairs, func(changed types.KeyValue) bool { return changed.Key == pair.Key })
+			})
+			changed.Metadata = append(changed.Metadata, pairs...)
+			objects[id] = &changed
+		}
+	})
+}
+
+// noteCluster writes into a volume's disk which cluster the volume is for. The caller holds mu.
+func (m *Manager) noteCluster(v *volume) {
+	cluster := v.metadata.ContainerCluster
+	if v.disk == nil || cluster.ClusterId == "" {
+		return
+	}
+	var pairs []types.KeyValue
+	switch assume.DiskMetadata.In(m.assumed) {
+	case "cns.containerCluster.clusterId":
+		pairs = []types.KeyValue{
+			{Key: "cns.containerCluster.clusterFlavor", Value: cluster.ClusterFlavor},
+			{Key: "cns.containerCluster.clusterId", Value: cluster.ClusterId},
+			{Key: "cns.containerCluster.clusterType", Value: cluster.ClusterType},
+			{Key: "cns.containerCluster.vSphereUser", Value: cluster.VSphereUser},
+		}
+	case "cns.clusterID":
+		pairs = []types.KeyValue{
+			{Key: "cns.clusterID", Value: cluster.ClusterId},
+			{Key: "cns.clusterType", Value: cluster.ClusterType},
+			{Key: "cns.vSphereUser", Value: cluster.VSphereUser},
+		}
+	}
+	m.noteMetadata(types.ID{Id: v.id}, pairs, nil)
 }
 
 func (m *Manager) describe(d *disk) types.VStorageObject {

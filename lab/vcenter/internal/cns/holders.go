@@ -2,6 +2,7 @@ package cns
 
 import (
 	"slices"
+	"time"
 
 	"github.com/vmware/govmomi/simulator"
 	"github.com/vmware/govmomi/vim25/types"
@@ -194,8 +195,11 @@ func (m *Manager) occupyAll(holders []attachment, step string) (release func(), 
 	for _, holder := range holders {
 		refs = append(refs, holder.vm.Value)
 	}
-	if free, ok := m.vmOps.tryLockAll(refs); ok {
-		return free, nil
+	work := func() bool { return slices.ContainsFunc(holders, func(a attachment) bool { return m.works(a.vm) }) }
+	if !work() {
+		if free, ok := m.vmOps.tryLockAll(refs); ok {
+			return free, nil
+		}
 	}
 	switch assume.BusySnapshot.In(m.assumed) {
 	case "InvalidState":
@@ -205,7 +209,18 @@ func (m *Manager) occupyAll(holders []attachment, step string) (release func(), 
 	case "FileLocked":
 		return nil, failedTo(step, &types.FileLocked{})
 	}
+	for work() {
+		time.Sleep(workPoll)
+	}
 	return m.vmOps.lockAll(refs), nil
+}
+
+// workPoll is how often a snapshot that waits looks whether its VM is free.
+const workPoll = 10 * time.Millisecond
+
+// works reports whether an attach or detach has the VM for itself while its task takes its time.
+func (m *Manager) works(vm types.ManagedObjectReference) bool {
+	return m.working != nil && m.working(vm)
 }
 
 // fileLocked is the fault of writing to the files of a disk while its VM is busy.
@@ -234,6 +249,9 @@ func (m *Manager) SetBusy(vm types.ManagedObjectReference, busy bool) {
 		free()
 	}
 }
+
+// Exclusive reports whether something has a VM for itself: what SetBusy stands for, or an attach or detach that takes its time.
+func (m *Manager) Exclusive(vm types.ManagedObjectReference) bool { return m.Busy(vm) || m.works(vm) }
 
 // Busy tells whether SetBusy made a VM busy.
 func (m *Manager) Busy(vm types.ManagedObjectReference) bool {

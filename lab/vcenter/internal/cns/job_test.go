@@ -78,6 +78,18 @@ func TestWorkHalfDoneLeavesTheRecordsOfCNSAsTheyWere(t *testing.T) {
 	}
 }
 
+func TestAVolumeThatIsDeletedIsGoneFromQueriesWhateverWasHalfDoneBefore(t *testing.T) {
+	l, fates := fated(t, "8.0U3")
+	id, lost := l.newVolume("a"), &cnstypes.CnsFault{Reason: "lost"}
+	fates["CnsExtendVolume"] = Fate{Half: true, Fault: lost}
+	task, err := l.extend(id, 2048)
+	l.wantTaskFault(lost, task, err)
+	l.result(l.delete(id))
+	if l.exists(id) {
+		t.Error("queries show a volume that CNS deleted")
+	}
+}
+
 func TestHeldWorkBeginsWhenItIsReleased(t *testing.T) {
 	l, fates := fated(t, "8.0U3")
 	fates["CnsCreateVolume"] = Fate{Hold: true}

@@ -15,8 +15,31 @@ import (
 // staleQueries is how many queries a shadow by count outlasts.
 const staleQueries = 2
 
-// lagging are the methods after which queries may be stale; a new volume has its own assumption.
-var lagging = map[string]bool{"CnsDeleteVolume": true, "CnsRelocateVolume": true, "CnsExtendVolume": true}
+// lagging are the methods after which queries may be stale; a new volume has its own assumption. Those that are true make a
+// number of queries stale, all of them make queries stale for a time.
+var lagging = map[string]bool{
+	"CnsDeleteVolume": true, "CnsRelocateVolume": true, "CnsExtendVolume": true,
+	"CnsUpdateVolumeMetadata": false, "CnsUnregisterVolume": false, "CnsReconfigVolumePolicy": false, "CnsUpdateVolumeCrypto": false,
+}
+
+// lags reports whether queries are stale after a method.
+func (m *Manager) lags(method string) bool {
+	counted, known := lagging[method]
+	if !known {
+		return false
+	}
+	return assume.StaleSeconds.In(m.assumed) > 0 || counted && assume.StaleQueries.In(m.assumed)
+}
+
+// lagged is a shadow that begins now: it lasts for a time, or for a number of queries.
+func (m *Manager) lagged(s shadow) shadow {
+	if seconds := assume.StaleSeconds.In(m.assumed); seconds > 0 {
+		s.until = m.now().Add(time.Duration(seconds) * time.Second)
+	} else {
+		s.left = staleQueries
+	}
+	return s
+}
 
 // entry is a volume as a query shows it.
 type entry struct {
@@ -81,11 +104,10 @@ func (m *Manager) shadowOf(id string) *shadow {
 // shadeFresh decides how the first queries show a new volume. The caller holds mu.
 func (m *Manager) shadeFresh(v *volume) {
 	delete(m.shadows, v.id)
-	switch assume.FreshVolume.In(m.assumed) {
-	case "absent":
-		m.shadows[v.id] = &shadow{absent: true, left: staleQueries}
-	case "noDatastoreUrl":
-		m.shadows[v.id] = &shadow{noURL: true, left: staleQueries}
+	choice := assume.FreshVolume.In(m.assumed)
+	if choice != "complete" {
+		fresh := m.lagged(shadow{absent: choice == "absent", noURL: choice == "noDatastoreUrl"})
+		m.shadows[v.id] = &fresh
 	}
 }
 
@@ -136,7 +158,7 @@ func (m *Manager) shadeQueries(before map[string]*recollection, ids []string) {
 	defer m.mu.Unlock()
 	for _, id := range ids {
 		if was := before[id]; was != nil {
-			m.shade(was, shadow{left: staleQueries})
+			m.shade(was, m.lagged(shadow{}))
 		}
 	}
 }

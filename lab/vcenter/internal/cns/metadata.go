@@ -90,6 +90,7 @@ func (m *Manager) updateOne(spec cnstypes.CnsVolumeMetadataUpdateSpec) types.Bas
 	merged, fault := m.merge("updateSpecs", v.metadata, spec.Metadata, v.kind == typeBlock)
 	if fault == nil {
 		v.metadata = merged
+		m.noteCluster(v)
 	}
 	return fault
 }

@@ -14,7 +14,10 @@ func (m *Manager) ForgetRecord(id string) error {
 	if v == nil || v.disk == nil {
 		return fmt.Errorf("there is no block volume %q", id)
 	}
-	m.forgetVolume(id)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	// Nobody deleted it, so queries that lag behind go on showing it.
+	delete(m.volumes, id)
 	return nil
 }
 
@@ -46,6 +49,7 @@ func (m *Manager) FindDisk(id string) error {
 	m.disks[id] = v.disk
 	v.unnoticed = false
 	m.publish(v.disk)
+	m.noteCluster(v)
 	return nil
 }
 

@@ -140,10 +140,9 @@ func (m *Manager) choose(want wanted) (chosenPlace, []cnstypes.CnsPlacementResul
 			}
 			c.fault = &types.NoDiskSpace{Datastore: c.name}
 		}
-		if c.fault == nil {
-			c.fault = &CnsRankedLowerFault{CnsFault: cnstypes.CnsFault{Reason: "Datastore " + c.name + " has less free space"}}
+		if shown := m.against(c); shown != nil {
+			results = append(results, cnstypes.CnsPlacementResult{Datastore: c.ref, PlacementFaults: []*types.LocalizedMethodFault{localized(shown)}})
 		}
-		results = append(results, cnstypes.CnsPlacementResult{Datastore: c.ref, PlacementFaults: []*types.LocalizedMethodFault{localized(c.fault)}})
 	}
 	if !m.since("7.0U3") {
 		results = nil // the field is newer than the release
@@ -152,6 +151,23 @@ func (m *Manager) choose(want wanted) (chosenPlace, []cnstypes.CnsPlacementResul
 		return chosenPlace{}, results, m.noPlace(want.policy, list)
 	}
 	return *chosen, results, nil
+}
+
+// against is what the placement results have against a datastore that was not taken; nil for nothing.
+func (m *Manager) against(c *candidate) types.BaseMethodFault {
+	lower := &CnsRankedLowerFault{CnsFault: cnstypes.CnsFault{Reason: "Datastore " + c.name + " has less free space"}}
+	if c.fault == nil {
+		return lower
+	}
+	if _, full := c.fault.(*types.NoDiskSpace); full && m.since("7.0U3") {
+		switch assume.FullInPlacement.In(m.assumed) {
+		case "no entry":
+			return nil
+		case "CnsRankedLowerFault":
+			return lower
+		}
+	}
+	return c.fault
 }
 
 // placed is the placement on a datastore.

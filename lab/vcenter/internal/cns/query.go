@@ -60,6 +60,9 @@ func (m *Manager) query(filter cnstypes.BaseCnsQueryFilter, selection *cnstypes.
 	if len(base.VolumeIds) > assume.MaxQueryIDs.In(m.assumed) {
 		return CnsQueryResult{}, invalid("filter.volumeIds")
 	}
+	if fault := m.crowded(filter); fault != nil {
+		return CnsQueryResult{}, fault
+	}
 	fields, fault := selected(selection)
 	if fault != nil {
 		return CnsQueryResult{}, fault
@@ -155,6 +158,30 @@ func (m *Manager) matches(v *CnsVolume, f *cnstypes.CnsQueryFilter) bool {
 		is(string(f.ChangedBlockTracking), string(v.ChangedBlockTracking)) &&
 		matchesClusters(v.Metadata, f.ContainerClusterIds) &&
 		matchesLabels(v.Metadata, f.Labels, assume.LabelsMatch.In(m.assumed) == "all")
+}
+
+// crowded refuses a filter with too many values in one of its lists. That of ids has a limit of its own.
+func (m *Manager) crowded(filter cnstypes.BaseCnsQueryFilter) types.BaseMethodFault {
+	type list struct {
+		name   string
+		values int
+	}
+	f := filter.GetCnsQueryFilter()
+	lists := []list{
+		{"names", len(f.Names)}, {"containerClusterIds", len(f.ContainerClusterIds)}, {"datastores", len(f.Datastores)}, {"labels", len(f.Labels)},
+	}
+	if k, ok := filter.(*cnstypes.CnsKubernetesQueryFilter); ok {
+		lists = append(lists, list{"namespaces", len(k.Namespaces)}, list{"podNames", len(k.PodNames)}, list{"pvcNames", len(k.PvcNames)}, list{"pvNames", len(k.PvNames)})
+	}
+	for _, list := range lists {
+		if list.values < 2 {
+			continue // whatever the limit is
+		}
+		if most := assume.FilterValues.In(m.assumed); most > 0 && list.values > most {
+			return invalid("filter." + list.name)
+		}
+	}
+	return nil
 }
 
 func matchesClusters(metadata *cnstypes.CnsVolumeMetadata, wanted []string) bool {

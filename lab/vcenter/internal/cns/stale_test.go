@@ -2,9 +2,12 @@ package cns
 
 import (
 	"testing"
+	"time"
 
 	cnstypes "github.com/vmware/govmomi/cns/types"
 	"github.com/vmware/govmomi/vim25/types"
+
+	"vsphere-drivers.example/lab/vcenter/internal/handclock"
 )
 
 func TestAQueryRightAfterAChangeShowsIt(t *testing.T) {
@@ -52,4 +55,39 @@ func TestQueriesCanBeStaleAfterAChange(t *testing.T) {
 	}
 	task, err := l.delete(id)
 	l.wantVolumeFault(&types.NotFound{}, task, err)
+}
+
+func TestQueriesCanBeStaleForATime(t *testing.T) {
+	clock := handclock.At(time.Now())
+	l := newLab(t, options{assumptions: map[string]any{"StaleSeconds": 300}, config: func(c *Config) { c.Clock = clock.Now }})
+	id := l.newVolume("a")
+	size := func() int64 { return l.volume(id).BackingObjectDetails.GetCnsBackingObjectDetails().CapacityInMb }
+	wait := func(name string, stale func() bool) {
+		t.Helper()
+		clock.Advance(299 * time.Second)
+		for range 2 * staleQueries {
+			if !stale() {
+				t.Errorf("%s shows after 299 s", name)
+			}
+		}
+		clock.Advance(time.Second)
+		if stale() {
+			t.Errorf("%s does not show after 300 s", name)
+		}
+	}
+	l.result(l.extend(id, 2048))
+	wait("an extension", func() bool { return size() == 1024 })
+
+	metadata := l.blockSpec("a", 0).Metadata
+	metadata.EntityMetadata = []cnstypes.BaseCnsEntityMetadata{pv("pv-1", "c1")}
+	update := cnstypes.CnsVolumeMetadataUpdateSpec{VolumeId: cnstypes.CnsVolumeId{Id: id}, Metadata: metadata}
+	l.result(l.cns.UpdateVolumeMetadata(l.ctx, []cnstypes.CnsVolumeMetadataUpdateSpec{update}))
+	wait("an entity", func() bool { return len(l.volume(id).Metadata.EntityMetadata) == 0 })
+
+	l.result(l.delete(id))
+	wait("a deletion", func() bool { return l.exists(id) })
+
+	l.assume(map[string]any{"FreshVolume": "absent"})
+	id = l.newVolume("b")
+	wait("a new volume", func() bool { return !l.exists(id) })
 }

@@ -122,6 +122,7 @@ func (m *Manager) enter(v *volume) {
 	m.sequence++
 	v.sequence = m.sequence
 	m.volumes[v.id] = v
+	m.noteCluster(v)
 	m.shadeFresh(v)
 }
 

@@ -199,7 +199,7 @@ func (m *Manager) perform(j *job, extent Extent) (types.AnyType, types.BaseMetho
 		result, fault := m.below(j)
 		m.undoRecords(before, succeeded(result))
 		return result, fault
-	case lagging[j.method] && assume.StaleQueries.In(m.assumed):
+	case m.lags(j.method):
 		before := m.recallAll()
 		result, fault := m.below(j)
 		m.shadeQueries(before, succeeded(result))

@@ -67,8 +67,12 @@ func (m *Manager) noDatastore(id string) types.BaseMethodFault {
 
 func noDatastoreText(id string) string {
 	return fmt.Sprintf("CNS: Failed to retrieve datastore for vol %s. (vim.fault.NotFound) {\n   faultCause = (vmodl.MethodFault) null, \n"+
-		"   faultMessage = <unset>\n   msg = \"The vStorageObject (vim.vslm.ID) {\n   dynamicType = null,\n   dynamicProperty = null,\n"+
-		"   id = %s\n} was not found\"\n}", id, id)
+		"   faultMessage = <unset>\n   msg = \"%s\"\n}", id, noObjectText(id))
+}
+
+// noObjectText is what VSLM says of an id that no disk has.
+func noObjectText(id string) string {
+	return fmt.Sprintf("The vStorageObject (vim.vslm.ID) {\n   dynamicType = null,\n   dynamicProperty = null,\n   id = %s\n} was not found", id)
 }
 
 // refuseUnknown refuses an attach or detach call for what there is, or is not, of a volume.

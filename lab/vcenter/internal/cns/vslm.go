@@ -13,6 +13,8 @@ import (
 	"github.com/vmware/govmomi/vslm"
 	"github.com/vmware/govmomi/vslm/methods"
 	vslmtypes "github.com/vmware/govmomi/vslm/types"
+
+	"vsphere-drivers.example/lab/vcenter/internal/assume"
 )
 
 // We do not use govmomi's simulator of VSLM: it reads the catalogue without the lock under which vim25 changes it.
@@ -91,31 +93,55 @@ func (m *Manager) object(id types.ID) *simulator.VStorageObject {
 }
 
 // unknownFCD is VSLM's answer to an id that no disk has.
-func unknownFCD() types.BaseMethodFault { return invalid("VolumeId") }
+func (m *Manager) unknownFCD(id string) types.BaseMethodFault {
+	if assume.UnknownDisk.In(m.assumed) == "InvalidArgument" {
+		return invalid("VolumeId")
+	}
+	return &worded{fault: &types.NotFound{}, text: noObjectText(id)}
+}
+
+// readFCD gives one FCD to a call that reads it from its datastore.
+func (m *Manager) readFCD(id types.ID) (*simulator.VStorageObject, types.BaseMethodFault) {
+	object := m.object(id)
+	if object == nil {
+		return nil, m.unknownFCD(id.Id)
+	}
+	at, known := m.datastore(adopt(object).datastore)
+	if !known || at.reachable {
+		return object, nil
+	}
+	switch assume.DiskOfInaccessibleDatastore.In(m.assumed) {
+	case "InvalidDatastore":
+		return nil, &types.InvalidDatastore{Datastore: &at.ref, Name: at.name}
+	case "SystemError":
+		return nil, &types.SystemError{Reason: "Failed to open the disk"}
+	}
+	return object, nil
+}
 
 // VslmRetrieveVStorageObject describes one FCD.
 func (s *fcdManager) VslmRetrieveVStorageObject(_ *simulator.Context, req *vslmtypes.VslmRetrieveVStorageObject) soap.HasFault {
-	object := s.m.object(req.Id)
-	if object == nil {
-		return refuse(unknownFCD())
+	object, fault := s.m.readFCD(req.Id)
+	if fault != nil {
+		return refuse(fault)
 	}
 	return &methods.VslmRetrieveVStorageObjectBody{Res: &vslmtypes.VslmRetrieveVStorageObjectResponse{Returnval: object.VStorageObject}}
 }
 
 // VslmRetrieveSnapshotInfo lists the snapshots of one FCD.
 func (s *fcdManager) VslmRetrieveSnapshotInfo(_ *simulator.Context, req *vslmtypes.VslmRetrieveSnapshotInfo) soap.HasFault {
-	object := s.m.object(req.Id)
-	if object == nil {
-		return refuse(unknownFCD())
+	object, fault := s.m.readFCD(req.Id)
+	if fault != nil {
+		return refuse(fault)
 	}
 	return &methods.VslmRetrieveSnapshotInfoBody{Res: &vslmtypes.VslmRetrieveSnapshotInfoResponse{Returnval: object.VStorageObjectSnapshotInfo}}
 }
 
 // VslmRetrieveVStorageObjectMetadata lists an FCD's own keys and values.
 func (s *fcdManager) VslmRetrieveVStorageObjectMetadata(_ *simulator.Context, req *vslmtypes.VslmRetrieveVStorageObjectMetadata) soap.HasFault {
-	object := s.m.object(req.Id)
-	if object == nil {
-		return refuse(unknownFCD())
+	object, fault := s.m.readFCD(req.Id)
+	if fault != nil {
+		return refuse(fault)
 	}
 	response := &vslmtypes.VslmRetrieveVStorageObjectMetadataResponse{}
 	for _, pair := range object.Metadata {
@@ -128,9 +154,9 @@ func (s *fcdManager) VslmRetrieveVStorageObjectMetadata(_ *simulator.Context, re
 
 // VslmRetrieveVStorageObjectMetadataValue gives the value of one of an FCD's own keys.
 func (s *fcdManager) VslmRetrieveVStorageObjectMetadataValue(_ *simulator.Context, req *vslmtypes.VslmRetrieveVStorageObjectMetadataValue) soap.HasFault {
-	object := s.m.object(req.Id)
-	if object == nil {
-		return refuse(unknownFCD())
+	object, fault := s.m.readFCD(req.Id)
+	if fault != nil {
+		return refuse(fault)
 	}
 	i := slices.IndexFunc(object.Metadata, func(pair types.KeyValue) bool { return pair.Key == req.Key })
 	if i < 0 {
@@ -163,6 +189,7 @@ func (s *fcdManager) VslmListVStorageObjectForSpec(_ *simulator.Context, req *vs
 		result.Id = append(result.Id, object.Config.Id)
 		result.QueryResults = append(result.QueryResults, vslmtypes.VslmVsoVStorageObjectResult{
 			Id: object.Config.Id, Name: object.Config.Name, CapacityInMB: object.Config.CapacityInMB, CreateTime: &created, DiskPath: adopt(&object).path,
+			Metadata: object.Metadata,
 		})
 	}
 	return &methods.VslmListVStorageObjectForSpecBody{Res: &vslmtypes.VslmListVStorageObjectForSpecResponse{Returnval: result}}

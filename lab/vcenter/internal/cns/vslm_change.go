@@ -1,8 +1,6 @@
 package cns
 
 import (
-	"slices"
-
 	"github.com/google/uuid"
 
 	cnstypes "github.com/vmware/govmomi/cns/types"
@@ -140,19 +138,7 @@ func (s *fcdManager) VslmAttachDiskTask(ctx *simulator.Context, req *vslmtypes.V
 // VslmUpdateVStorageObjectMetadataTask changes an FCD's own keys and values.
 func (s *fcdManager) VslmUpdateVStorageObjectMetadataTask(ctx *simulator.Context, req *vslmtypes.VslmUpdateVStorageObjectMetadata_Task) soap.HasFault {
 	task := s.onDisk(ctx, "VslmUpdateVStorageObjectMetadata_Task", req.Id, func(*disk, disk) (types.AnyType, types.BaseMethodFault) {
-		s.m.withCatalogue(func(all catalogue) {
-			for _, objects := range all {
-				if old, ok := objects[req.Id]; ok {
-					changed := *old
-					changed.Metadata = slices.DeleteFunc(slices.Clone(old.Metadata), func(pair types.KeyValue) bool {
-						return slices.Contains(req.DeleteKeys, pair.Key) ||
-							slices.ContainsFunc(req.Metadata, func(changed types.KeyValue) bool { return changed.Key == pair.Key })
-					})
-					changed.Metadata = append(changed.Metadata, req.Metadata...)
-					objects[req.Id] = &changed
-				}
-			}
-		})
+		s.m.noteMetadata(req.Id, req.Metadata, req.DeleteKeys)
 		return nil, nil
 	})
 	return &methods.VslmUpdateVStorageObjectMetadata_TaskBody{Res: &vslmtypes.VslmUpdateVStorageObjectMetadata_TaskResponse{Returnval: task}}
@@ -180,7 +166,7 @@ func (s *fcdManager) flags(id string, names []string, on bool) types.BaseMethodF
 	defer s.m.mu.Unlock()
 	d := s.m.findDisk(id)
 	if d == nil {
-		return unknownFCD()
+		return s.m.unknownFCD(id)
 	}
 	return s.m.setDiskFlags(d, names, on)
 }

@@ -232,7 +232,7 @@ func TestVSLMTellsChangedAreas(t *testing.T) {
 	_, err = disks.QueryChangedDiskAreas(l.ctx, id, types.ID{Id: uuid.NewString()}, 0, "*")
 	l.wantCallFault(invalid("snapshotId"), nil, err)
 	_, err = disks.QueryChangedDiskAreas(l.ctx, types.ID{Id: "nope"}, first, 0, "*")
-	l.wantCallFault(invalid("VolumeId"), nil, err)
+	l.wantCallFault(&types.NotFound{}, nil, err)
 	_, err = disks.QueryChangedDiskAreas(l.ctx, id, first, gib, "*")
 	l.wantCallFault(invalid("startOffset"), nil, err)
 	_, err = disks.QueryChangedDiskAreas(l.ctx, id, first, 0, "nope")

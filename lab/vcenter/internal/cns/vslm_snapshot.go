@@ -37,7 +37,7 @@ func (s *fcdManager) VslmRetrieveSnapshotDetails(_ *simulator.Context, req *vslm
 func (s *fcdManager) snapshotOf(id, snapshotID types.ID) (disk, int, types.BaseMethodFault) {
 	live, d := s.m.fcd(id.Id)
 	if live == nil {
-		return d, 0, unknownFCD()
+		return d, 0, s.m.unknownFCD(id.Id)
 	}
 	if !isUUID(snapshotID.Id) {
 		return d, 0, malformed(snapshotID.Id)

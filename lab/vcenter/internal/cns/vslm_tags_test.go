@@ -98,7 +98,7 @@ func TestVSLMReconcilesADatastore(t *testing.T) {
 		t.Error("the wrong volumes are left")
 	}
 	_, err = disks.Retrieve(l.ctx, gone)
-	l.wantCallFault(invalid("VolumeId"), nil, err)
+	l.wantCallFault(&types.NotFound{}, nil, err)
 	_, err = disks.ReconcileDatastoreInventory(l.ctx, types.ManagedObjectReference{Type: "Datastore", Value: "x"})
 	l.wantCallFault(&types.ManagedObjectNotFound{}, nil, err)
 }

@@ -1,8 +1,10 @@
 package cns
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -10,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	cnstypes "github.com/vmware/govmomi/cns/types"
+	"github.com/vmware/govmomi/simulator"
 	"github.com/vmware/govmomi/vim25/soap"
 	"github.com/vmware/govmomi/vim25/types"
 	"github.com/vmware/govmomi/vslm"
@@ -90,8 +93,112 @@ func TestVSLMShowsDisksOfCNS(t *testing.T) {
 			t.Errorf("%+v was accepted", wrong)
 		}
 	}
-	_, err = disks.Retrieve(l.ctx, types.ID{Id: "nope"})
+}
+
+func TestVSLMDoesNotFindAnUnknownDisk(t *testing.T) {
+	l := newLab(t, options{})
+	disks, unknown := l.global(), types.ID{Id: uuid.NewString()}
+	_, err := disks.RetrieveSnapshotInfo(l.ctx, unknown)
+	l.wantCallFault(&types.NotFound{}, nil, err)
+	_, err = disks.RetrieveMetadata(l.ctx, unknown, nil, "")
+	l.wantCallFault(&types.NotFound{}, nil, err)
+	l.wantCallFault(&types.NotFound{}, nil, disks.SetControlFlags(l.ctx, unknown, nil))
+	_, err = disks.Retrieve(l.ctx, unknown)
+	l.wantCallFault(&types.NotFound{}, nil, err)
+	if text := soap.ToSoapFault(err).String; !strings.Contains(text, "id = "+unknown.Id+"\n} was not found") {
+		t.Errorf("text %q", text)
+	}
+}
+
+func TestVSLMMayCallAnUnknownDiskAnInvalidArgument(t *testing.T) {
+	l := newLab(t, options{assumptions: map[string]any{"UnknownDisk": "InvalidArgument"}})
+	_, err := l.global().Retrieve(l.ctx, types.ID{Id: uuid.NewString()})
 	l.wantCallFault(invalid("VolumeId"), nil, err)
+}
+
+func TestADiskCannotBeReadWhileNoHostReachesItsDatastore(t *testing.T) {
+	l := newLab(t, options{})
+	disks, id := l.global(), types.ID{Id: l.newVolume("a")}
+	l.reachDatastores(false)
+	_, err := disks.Retrieve(l.ctx, id)
+	l.wantCallFault(&types.InvalidDatastore{}, nil, err)
+	listed, err := disks.List(l.ctx)
+	l.must(err)
+	if len(listed.Id) != 1 {
+		t.Errorf("the catalogue lists %v", listed.Id)
+	}
+	l.reachDatastores(true)
+	everywhere(l, "Datastore", func(d *simulator.Datastore) {
+		d.Summary.MaintenanceMode = string(types.DatastoreSummaryMaintenanceModeStateInMaintenance)
+	})
+	_, err = disks.Retrieve(l.ctx, id)
+	l.must(err)
+}
+
+func TestADiskOfAnInaccessibleDatastoreMayBeAnErrorOrShown(t *testing.T) {
+	l := newLab(t, options{assumptions: map[string]any{"DiskOfInaccessibleDatastore": "SystemError"}})
+	disks, id := l.global(), types.ID{Id: l.newVolume("a")}
+	l.reachDatastores(false)
+	_, err := disks.Retrieve(l.ctx, id)
+	l.wantCallFault(&types.SystemError{}, nil, err)
+	l.assume(map[string]any{"DiskOfInaccessibleDatastore": "shown"})
+	shown, err := disks.Retrieve(l.ctx, id)
+	l.must(err)
+	if shown.Config.Name != "a" {
+		t.Errorf("disk %+v", shown.Config)
+	}
+}
+
+// clusterKeys are what a disk shows of clusters.
+func (l *lab) clusterKeys(id string) map[string]string {
+	l.Helper()
+	found, err := l.global().List(l.ctx, vslmtypes.VslmVsoVStorageObjectQuerySpec{QueryField: "id", QueryOperator: "equals", QueryValue: []string{id}})
+	l.must(err)
+	keys := map[string]string{}
+	for _, pair := range found.QueryResults[0].Metadata {
+		if strings.Contains(pair.Key, "luster") {
+			keys[pair.Key] = pair.Value
+		}
+	}
+	return keys
+}
+
+func TestADiskNamesTheClusterOfItsVolume(t *testing.T) {
+	for release, want := range map[string]map[string]string{
+		"6.7U3": {"cns.clusterID": "c1", "cns.clusterType": "KUBERNETES"},
+		"8.0U3": {
+			"cns.containerCluster.clusterId": "c1", "cns.containerCluster.clusterType": "KUBERNETES",
+			"cns.containerCluster.clusterFlavor": "VANILLA", "cns.containerCluster.vSphereUser": "user",
+		},
+	} {
+		l := newLab(t, options{release: release})
+		id := l.newVolume("a")
+		if got := l.clusterKeys(id); !maps.Equal(got, want) {
+			t.Errorf("%s: %v", release, got)
+		}
+		// It is the disk's, whatever becomes of the record.
+		l.must(l.manager.ForgetRecord(id))
+		if got := l.clusterKeys(id); !maps.Equal(got, want) {
+			t.Errorf("%s, without a record: %v", release, got)
+		}
+		plain := l.plainDisk()
+		if got := l.clusterKeys(plain); len(got) != 0 {
+			t.Errorf("%s: a disk that is not a volume shows %v", release, got)
+		}
+		spec := l.blockSpec("registered", 0)
+		spec.BackingObjectDetails = &cnstypes.CnsBlockBackingDetails{BackingDiskId: plain}
+		l.result(l.create(spec))
+		if got := l.clusterKeys(plain); !maps.Equal(got, want) {
+			t.Errorf("%s, registered: %v", release, got)
+		}
+	}
+}
+
+func TestADiskMayNotNameTheClusterOfItsVolume(t *testing.T) {
+	l := newLab(t, options{assumptions: map[string]any{"DiskMetadata": "absent"}})
+	if got := l.clusterKeys(l.newVolume("a")); len(got) != 0 {
+		t.Errorf("shown: %v", got)
+	}
 }
 
 func (l *lab) volumePlace(id string) string {
@@ -136,7 +243,7 @@ func TestVSLMRegistersAVMDKForTheOldMigration(t *testing.T) {
 		t.Errorf("the flag was not cleared: %v", err)
 	}
 	l.wantCallFault(invalid("controlFlags"), nil, disks.SetControlFlags(l.ctx, id, []string{"nonsense"}))
-	l.wantCallFault(invalid("VolumeId"), nil, disks.SetControlFlags(l.ctx, types.ID{Id: "nope"}, nil))
+	l.wantCallFault(&types.NotFound{}, nil, disks.SetControlFlags(l.ctx, types.ID{Id: "nope"}, nil))
 }
 
 func TestVSLMChangesDisks(t *testing.T) {

@@ -157,20 +157,23 @@ func TestOnlyWorkWithAPolicyNeedsThePolicyService(t *testing.T) {
 		}
 		return err
 	}
+	grows := l.done(l.createOn("grows", "/dc-1/datastore/vsan-1", gold)).VolumeId
 	l.must("POST", "/sps", `{"down":true}`)
 	info, err := cnsclient.GetTaskInfo(l.ctx, l.started(l.createOn("a", "/dc-1/datastore/vsan-1", gold)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	refused, err := cnsclient.GetTaskResult(l.ctx, info)
-	if err != nil || refused.GetCnsVolumeOperationResult().Fault == nil || len(l.vc.CNS().Volumes()) != 0 {
+	if err != nil || refused.GetCnsVolumeOperationResult().Fault == nil || len(l.vc.CNS().Volumes()) != 1 {
 		t.Errorf("with a policy: %+v, %v", refused, err)
 	}
 	if err := profiles(); err == nil || !strings.Contains(err.Error(), "503") {
 		t.Errorf("PBM: %v", err)
 	}
 	made := l.done(l.createOn("b", "/dc-1/datastore/vsan-1", ""))
-	l.done(l.cns().ExtendVolume(l.ctx, []cnstypes.CnsVolumeExtendSpec{{VolumeId: made.VolumeId, CapacityInMb: 32}}))
+	for _, id := range []cnstypes.CnsVolumeId{made.VolumeId, grows} { // the second has a policy, which an extend does not need
+		l.done(l.cns().ExtendVolume(l.ctx, []cnstypes.CnsVolumeExtendSpec{{VolumeId: id, CapacityInMb: 32}}))
+	}
 	l.must("POST", "/sps", `{"down":false}`)
 	l.done(l.createOn("c", "/dc-1/datastore/vsan-1", gold))
 	if err := profiles(); err != nil {

@@ -6,6 +6,8 @@ import (
 	"github.com/vmware/govmomi/simulator"
 	"github.com/vmware/govmomi/vim25/methods"
 	"github.com/vmware/govmomi/vim25/types"
+
+	"vsphere-drivers.example/lab/vcenter/internal/assume"
 )
 
 // SetHostState connects or disconnects a host: connected, disconnected or notResponding. vCenter then does not know what
@@ -26,10 +28,22 @@ func (inv *Inventory) SetHostState(host *simulator.HostSystem, state string) err
 	inv.withLock(host, func() { vms = slices.Clone(host.Vm) })
 	for _, ref := range vms {
 		if vm, ok := inv.ctx.Map.Get(ref).(*simulator.VirtualMachine); ok {
-			inv.update(vm, set("runtime.connectionState", vmState), set("summary.runtime.connectionState", vmState))
+			inv.setConnection(vm, vmState)
 		}
 	}
 	return nil
+}
+
+// setConnection changes whether vCenter hears of a VM. What is shown of its devices may change with that.
+func (inv *Inventory) setConnection(vm *simulator.VirtualMachine, state types.VirtualMachineConnectionState) {
+	ctx := inv.newContext()
+	ctx.WithLock(vm, func() {
+		changes := []types.PropertyChange{set("runtime.connectionState", state), set("summary.runtime.connectionState", state)}
+		if vm.Config != nil && assume.OfflineDevices.In(inv.assumed) == "empty" {
+			changes = append(changes, set("config.hardware.device", vm.Config.Hardware.Device))
+		}
+		ctx.Update(vm, changes)
+	})
 }
 
 // SetMaintenance puts a host into maintenance mode or takes it out.

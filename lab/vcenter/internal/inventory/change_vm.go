@@ -61,8 +61,7 @@ func (inv *Inventory) RestartOn(vm *simulator.VirtualMachine, host *simulator.Ho
 	if err := inv.MoveToHost(vm, host); err != nil {
 		return err
 	}
-	connected := types.VirtualMachineConnectionStateConnected
-	inv.update(vm, set("runtime.connectionState", connected), set("summary.runtime.connectionState", connected))
+	inv.setConnection(vm, types.VirtualMachineConnectionStateConnected)
 	if err := inv.SetPower(vm, "off"); err != nil {
 		return err
 	}

@@ -107,6 +107,13 @@ func (s *Schedule) Task(now time.Time, parts []Work, createsPerSecond int) time.
 	return done.Sub(now)
 }
 
+// Busy reports whether a VM has work now. Its parts follow each other without a gap.
+func (s *Schedule) Busy(vm string, now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.busy[vm].After(now)
+}
+
 // Creates tells whether the ceiling of creates counts it.
 func (w Work) Creates() bool {
 	return w.Operation == Create || w.Operation == Restore || w.Operation == CreateShare

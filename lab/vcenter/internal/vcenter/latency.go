@@ -97,9 +97,9 @@ func (v *VCenter) parts(m *simulator.Method) []latency.Work {
 		}
 		return parts
 	case *cnstypes.CnsAttachVolume:
-		return perVM(latency.Attach, req.AttachSpecs)
+		return v.perVM(latency.Attach, req.AttachSpecs)
 	case *cnstypes.CnsDetachVolume:
-		return perVM(latency.Detach, req.DetachSpecs)
+		return v.perVM(latency.Detach, req.DetachSpecs)
 	case *types.AttachDisk_Task:
 		return []latency.Work{{Operation: latency.Attach, VM: req.This.Value}}
 	case *types.DetachDisk_Task:
@@ -134,12 +134,17 @@ func creation(spec *cnstypes.CnsVolumeCreateSpec) latency.Operation {
 	return latency.Create
 }
 
-func perVM(operation latency.Operation, specs []cnstypes.CnsVolumeAttachDetachSpec) []latency.Work {
+// perVM is what a batch does to its VMs: something for each volume, or one thing for all volumes of a VM.
+func (v *VCenter) perVM(operation latency.Operation, specs []cnstypes.CnsVolumeAttachDetachSpec) []latency.Work {
 	parts := make([]latency.Work, 0, len(specs))
 	for _, spec := range specs {
 		parts = append(parts, latency.Work{Operation: operation, VM: spec.Vm.Value})
 	}
-	return parts
+	if len(parts) < 2 || assume.BatchTime.In(v.Assumed) == "sum" {
+		return parts
+	}
+	slices.SortFunc(parts, func(a, b latency.Work) int { return strings.Compare(a.VM, b.VM) })
+	return slices.Compact(parts)
 }
 
 func (v *VCenter) relocation(volume string) latency.Work {

@@ -2,25 +2,33 @@ package vcenter
 
 import (
 	"context"
+	"fmt"
 	"slices"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/vmware/govmomi/cns"
 	cnstypes "github.com/vmware/govmomi/cns/types"
+	"github.com/vmware/govmomi/fault"
 	"github.com/vmware/govmomi/object"
+	"github.com/vmware/govmomi/property"
 	"github.com/vmware/govmomi/simulator"
 	"github.com/vmware/govmomi/vim25/mo"
 	"github.com/vmware/govmomi/vim25/types"
 
 	"vsphere-drivers.example/lab/vcenter/internal/latency"
+	"vsphere-drivers.example/lab/vcenter/internal/world"
 )
 
 // slow starts a vCenter whose operations take the given seconds, and a client of its volumes.
 func slow(t *testing.T, times map[latency.Operation]latency.Time) (*VCenter, *slowVolumes) {
 	t.Helper()
-	vc := start(t, defaultWorld(t), Options{})
+	return slowWorld(t, defaultWorld(t), times)
+}
+
+func slowWorld(t *testing.T, w *world.World, times map[latency.Operation]latency.Time) (*VCenter, *slowVolumes) {
+	t.Helper()
+	vc := start(t, w, Options{})
 	client := login(t, vc.URL)
 	storage, err := cns.NewClient(context.Background(), client.Client)
 	if err != nil {
@@ -69,41 +77,40 @@ func (v *slowVolumes) volume(task *object.Task) string {
 	return result.GetCnsVolumeOperationResult().VolumeId.Id
 }
 
-func (v *slowVolumes) attach(id, vm string) *object.Task {
+func (v *slowVolumes) on(id, vm string) cnstypes.CnsVolumeAttachDetachSpec {
 	v.t.Helper()
 	found, err := v.vc.Inventory.FindVM("vm", vm)
 	if err != nil {
 		v.t.Fatal(err)
 	}
-	task, err := v.AttachVolume(v.ctx, []cnstypes.CnsVolumeAttachDetachSpec{{VolumeId: cnstypes.CnsVolumeId{Id: id}, Vm: found.Self}})
+	return cnstypes.CnsVolumeAttachDetachSpec{VolumeId: cnstypes.CnsVolumeId{Id: id}, Vm: found.Self}
+}
+
+func (v *slowVolumes) attach(id, vm string) *object.Task {
+	v.t.Helper()
+	task, err := v.AttachVolume(v.ctx, []cnstypes.CnsVolumeAttachDetachSpec{v.on(id, vm)})
 	if err != nil {
 		v.t.Fatal(err)
 	}
 	return task
 }
 
-// progressWatch counts how often the progress of a task is told.
-type progressWatch struct{ told atomic.Int32 }
-
-func (*progressWatch) Reference() types.ManagedObjectReference {
-	return types.ManagedObjectReference{Type: "Test", Value: "progress"}
-}
-
-func (*progressWatch) PutObject(*simulator.Context, mo.Reference) {}
-
-func (*progressWatch) RemoveObject(*simulator.Context, types.ManagedObjectReference) {}
-
-func (w *progressWatch) UpdateObject(_ *simulator.Context, object mo.Reference, changes []types.PropertyChange) {
-	if object.Reference().Type == "Task" && slices.ContainsFunc(changes, func(c types.PropertyChange) bool { return c.Name == "info.progress" }) {
-		w.told.Add(1)
+// times tells when a task started and when it ended, by vCenter's clock.
+func (v *slowVolumes) times(task *object.Task, err error) (started, ended time.Time) {
+	v.t.Helper()
+	if err != nil {
+		v.t.Fatal(err)
 	}
+	info, err := cns.GetTaskInfo(v.ctx, task)
+	if err != nil || info.StartTime == nil || info.CompleteTime == nil {
+		v.t.Fatalf("%+v, %v", info, err)
+	}
+	return *info.StartTime, *info.CompleteTime
 }
 
 func TestATaskRunsForItsTimeAndTellsOfItself(t *testing.T) {
-	const takes = 2 * time.Second
+	const takes = 6 * time.Second // long enough that a slow client hears of each change by itself
 	vc, v := slow(t, map[latency.Operation]latency.Time{latency.Create: {Median: takes.Seconds(), P95: takes.Seconds()}})
-	updates := new(progressWatch)
-	vc.Vim.AddHandler(updates)
 	client := login(t, vc.URL)
 	begin := time.Now()
 	task := v.create("a")
@@ -114,12 +121,29 @@ func TestATaskRunsForItsTimeAndTellsOfItself(t *testing.T) {
 	if early.Info.State != types.TaskInfoStateRunning || early.Info.StartTime == nil || early.Info.Progress != 0 {
 		t.Errorf("at once it is %+v", early.Info)
 	}
+	told := 0
+	filter := new(property.WaitFilter).Add(task.Reference(), "Task", []string{"info"})
+	err := property.WaitForUpdatesEx(v.ctx, property.DefaultCollector(client.Client), filter, func(updates []types.ObjectUpdate) bool {
+		for _, update := range updates {
+			info, whole := update.ChangeSet[0].Val.(types.TaskInfo)
+			if !whole || info.State != types.TaskInfoStateRunning {
+				return true
+			}
+			if update.Kind == types.ObjectUpdateKindModify {
+				told++
+			}
+		}
+		return false
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	v.volume(task)
 	if took := time.Since(begin); took < takes {
 		t.Errorf("it took %s, less than %s", took, takes)
 	}
-	if got := updates.told.Load(); got != 2 {
-		t.Errorf("told of %d times on the way", got)
+	if told != 2 {
+		t.Errorf("a waiting client is told of it %d times on the way", told)
 	}
 }
 
@@ -136,15 +160,88 @@ func TestVolumesOfOneVMAreAttachedOneAfterTheOther(t *testing.T) {
 	}
 }
 
-func TestCreatesHaveACeiling(t *testing.T) {
-	vc := start(t, defaultWorld(t), Options{})
-	vc.Latency.Set(latency.NewProfile("test", map[latency.Operation]latency.Time{latency.Create: {Median: 1, P95: 1}}), latency.Seed)
-	ctx := context.WithValue(context.Background(), workKey{}, []latency.Work{{Operation: latency.Create}})
-	now := time.Now()
-	for i, want := range []time.Duration{1000, 1250, 1500} {
-		if got := vc.taskTime(ctx, now); got != want*time.Millisecond {
-			t.Errorf("create %d takes %s, not %d ms", i, got, want)
+func TestAnAttachHasItsVMForItselfWhileItTakesItsTime(t *testing.T) {
+	const takes = 8 * time.Second
+	vc, v := slow(t, nil)
+	one, other := v.volume(v.create("a")), v.volume(v.create("b"))
+	v.volume(v.attach(one, "node-1"))
+	vc.Latency.Set(latency.NewProfile("test", map[latency.Operation]latency.Time{latency.Attach: {Median: takes.Seconds(), P95: takes.Seconds()}}), latency.Seed)
+	node := object.NewVirtualMachine(login(t, vc.URL).Client, v.on(one, "node-1").Vm)
+	reconfigure := func() error {
+		task, err := node.Reconfigure(v.ctx, types.VirtualMachineConfigSpec{Annotation: "changed"})
+		if err != nil {
+			t.Fatal(err)
 		}
+		return task.Wait(v.ctx)
+	}
+	snapshot := func() *types.LocalizedMethodFault {
+		task, err := v.CreateSnapshots(v.ctx, []cnstypes.CnsSnapshotCreateSpec{{VolumeId: cnstypes.CnsVolumeId{Id: one}, Description: "s"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		info, err := cns.GetTaskInfo(v.ctx, task)
+		if err != nil {
+			t.Fatal(err)
+		}
+		result, err := cns.GetTaskResult(v.ctx, info)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return result.GetCnsVolumeOperationResult().Fault
+	}
+	running := v.attach(other, "node-1")
+	var busy *types.TaskInProgress
+	if err := reconfigure(); err == nil {
+		t.Error("a reconfiguration succeeds beside an attach")
+	} else if _, ok := fault.As(err, &busy); !ok {
+		t.Errorf("a reconfiguration ends with %v", err)
+	}
+	if got := snapshot(); got == nil {
+		t.Error("a snapshot succeeds beside an attach")
+	} else if _, ok := got.Fault.(*types.InvalidState); !ok {
+		t.Errorf("a snapshot ends with %+v", got)
+	}
+	v.volume(running)
+	if err := reconfigure(); err != nil {
+		t.Errorf("afterwards a reconfiguration ends with %v", err)
+	}
+	if got := snapshot(); got != nil {
+		t.Errorf("afterwards a snapshot ends with %+v", got)
+	}
+}
+
+func TestABatchTakesTheTimesOfAllItsVolumes(t *testing.T) {
+	const takes = time.Second
+	each := latency.Time{Median: takes.Seconds(), P95: takes.Seconds()}
+	w := defaultWorld(t)
+	w.Release = "9.1"
+	_, v := slowWorld(t, w, map[latency.Operation]latency.Time{latency.Attach: each, latency.Detach: each})
+	var specs []cnstypes.CnsVolumeAttachDetachSpec
+	for i, vm := range []string{"node-1", "node-2", "node-1", "node-1"} {
+		specs = append(specs, v.on(v.volume(v.create(fmt.Sprint("pvc-", i))), vm))
+	}
+	started, ended := v.times(v.AttachVolume(v.ctx, specs))
+	if took := ended.Sub(started); took < 3*takes {
+		t.Errorf("three volumes of one VM are attached within %s", took)
+	}
+	started, ended = v.times(v.DetachVolume(v.ctx, specs))
+	if took := ended.Sub(started); took < 3*takes {
+		t.Errorf("three volumes of one VM are detached within %s", took)
+	}
+}
+
+func TestCreatesHaveACeiling(t *testing.T) {
+	const takes = 200 * time.Millisecond
+	_, v := slow(t, map[latency.Operation]latency.Time{latency.Create: {Median: takes.Seconds(), P95: takes.Seconds()}})
+	var tasks []*object.Task
+	for i := range 9 {
+		tasks = append(tasks, v.create(fmt.Sprint("pvc-", i)))
+	}
+	begin, _ := v.times(tasks[0], nil)
+	_, end := v.times(tasks[8], nil)
+	// The ninth begins after two seconds; with one create in a second after eight.
+	if took := end.Sub(begin); took < 2*time.Second+takes || took > 8*time.Second {
+		t.Errorf("nine creates take %s", took)
 	}
 }
 

@@ -36,7 +36,7 @@ func exclusive(method string) bool {
 
 // refuseBusy lets tasks on a busy VM fail.
 func (v *VCenter) refuseBusy(ctx *simulator.Context, m *simulator.Method) {
-	if m.This.Type == "VirtualMachine" && exclusive(m.Name) && v.services.cns.Busy(m.This) {
+	if m.This.Type == "VirtualMachine" && exclusive(m.Name) && v.services.cns.Exclusive(m.This) {
 		v.Traffic.FailTask(ctx, m, &types.TaskInProgress{Task: m.This})
 	}
 }

@@ -121,6 +121,45 @@ func TestARESTSessionEndsWhenIdleAndAfterADayWhateverItsUse(t *testing.T) {
 	}
 }
 
+func TestASOAPSessionEndsWhenIdle(t *testing.T) {
+	d := operator(t, "8.0U3")
+	read := func() error {
+		_, err := object.NewVirtualMachine(d.vim, d.at("/dc-1/vm/k8s/node-1")).PowerState(d.ctx)
+		return err
+	}
+	for lived := time.Duration(0); lived <= 100*time.Minute; lived += 25 * time.Minute {
+		d.vc.Clock.SetSkew(lived)
+		if err := read(); err != nil {
+			t.Fatalf("a session in use after %s: %v", lived, err)
+		}
+	}
+	d.vc.Clock.SetSkew(130 * time.Minute)
+	if err := read(); !soapFault[*types.NotAuthenticated](err) {
+		t.Errorf("after thirty minutes: %v", err)
+	}
+	if got := len(d.vc.Sessions()); got != 0 {
+		t.Errorf("%d sessions are open", got)
+	}
+}
+
+func TestASOAPSessionThatWaitsForUpdatesIsNotIdle(t *testing.T) {
+	var sessions idleSessions
+	start, limit := time.Now(), func() time.Duration { return 30 * time.Minute }
+	sessions.begin("a", start, limit) // a wait, which is not answered for an hour
+	if sessions.begin("a", start.Add(time.Hour), limit) {
+		t.Error("a session is idle while a request waits")
+	}
+	sessions.end("a", start.Add(time.Hour))
+	sessions.end("a", start.Add(2*time.Hour))
+	if sessions.begin("b", start, limit) || sessions.begin("a", start.Add(149*time.Minute), limit) {
+		t.Error("a session is idle that was just used")
+	}
+	sessions.end("a", start.Add(149*time.Minute))
+	if !sessions.begin("a", start.Add(179*time.Minute), limit) {
+		t.Error("a session is not idle half an hour after the last answer")
+	}
+}
+
 func TestFaultsOfTheVSANEndpointNameOnlyTheirType(t *testing.T) {
 	d := operator(t, "8.0U3")
 	text := func(err error) string {

@@ -157,7 +157,8 @@ func (v *VCenter) installVolumes(home string) error {
 	var err error
 	cfg := cns.Config{
 		Profile: v.Profile, Assumptions: v.Assumed, Policies: v.services.policies, Clock: v.Clock.Now, Fate: v.fate,
-		Tags: v.services.rest,
+		Tags:    v.services.rest,
+		Working: func(vm types.ManagedObjectReference) bool { return v.Latency.Busy(vm.Value, time.Now()) },
 		MayPlace: func(user string, datastore types.ManagedObjectReference) bool {
 			return v.services.access.Allowed(user, datastore, "Datastore.FileManagement")
 		},
@@ -239,7 +240,7 @@ func (v *VCenter) protect(next http.Handler) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	return v.cookies.write(v.limitSessions(guard(named))), nil
+	return v.cookies.write(v.endIdle(v.limitSessions(guard(named)))), nil
 }
 
 // expireAll ends the sessions outside SOAP and tells how many there were.

@@ -68,7 +68,8 @@ type VCenter struct {
 	mu          sync.Mutex
 	connections map[net.Conn]bool
 	sessions    map[string]*simulator.Registry // what each session made: collectors, filters, views
-	halfDead    map[string]bool                // sessions that services other than vim25 do not know
+	idle        idleSessions
+	halfDead    map[string]bool // sessions that services other than vim25 do not know
 	allowed     Limits
 }
 
