@@ -53,6 +53,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(3);
 const LONGEST_PAUSE_REFUSED: Duration = Duration::from_secs(60);
 /// Hosts and datastores change in bursts; their tags and privileges are read once for all.
 const BURST: Duration = Duration::from_secs(1);
+/// Between two answers where storage is watched: the free space of a datastore changes with every volume.
+const STORAGE_PAUSE: Duration = Duration::from_millis(200);
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 /// After this a watch that starts is reported; large inventories take longer, and the start goes on.
 const START_WITHIN: Duration = Duration::from_secs(60);
@@ -395,7 +397,12 @@ impl Follower {
             let batch = std::mem::take(&mut batch);
             relist |= batch.population;
             self.publish(&mut attached, batch, instance.clone(), stale);
+            sleep(self.pause_between_answers()).await;
         }
+    }
+
+    fn pause_between_answers(&self) -> Duration {
+        if self.interests.storage.is_some() { STORAGE_PAUSE } else { Duration::ZERO }
     }
 
     /// Publishes a complete state.

@@ -64,13 +64,18 @@ impl Metrics {
 
 /// Keeps a readiness check over all vCenters, a detail and metrics for each, in a task of `tasks`. All of them
 /// are removed when it ends.
-pub fn report_health(views: &[View], checks: &Checks, metrics: &Metrics, tasks: &mut Tasks) {
+pub fn report_health<'a>(
+    views: impl IntoIterator<Item = &'a View>,
+    checks: &Checks,
+    metrics: &Metrics,
+    tasks: &mut Tasks,
+) {
     let all = checks.register("vcenters", Weight::Readiness);
     let register = |view: &View| {
         let check = checks.register(&format!("vcenter/{}", view.snapshot().name), Weight::Detail);
         (view.subscribe(), check)
     };
-    let mut each: Vec<_> = views.iter().map(register).collect();
+    let mut each: Vec<_> = views.into_iter().map(register).collect();
     let metrics = metrics.clone();
     tasks.spawn("vcenter-health", |shutdown| async move {
         loop {

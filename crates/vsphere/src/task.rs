@@ -2,9 +2,12 @@
 //!
 //! The awaited tasks are in one list view, and one long poll reports which of them ended. Where a task of CNS is
 //! awaited the poll is made in the namespace that has the types of its result, and brings the result along. What
-//! ended otherwise is read together, each in the namespace that has the types of its result. Tasks that come while a
-//! request is on the way are added together by the next one. So the number of requests depends on how often something
+//! ended otherwise is read together, each in the namespace that has the types of its result. Tasks that start or end
+//! within a moment of each other share their requests. So the number of requests depends on how often something
 //! happens, not on the number of tasks.
+//!
+//! A task that runs when the view shows it is reported twice, when it enters and when it ends; one that has ended by
+//! then is reported once.
 //!
 //! When the view does not work the tasks are polled, all with one request, until it works again.
 
@@ -37,6 +40,8 @@ use crate::{
 /// How often tasks are polled while the view does not work, and for how long it is left alone.
 const POLL: Duration = Duration::from_secs(1);
 const REST: Duration = Duration::from_secs(60);
+/// How long others are waited for before tasks are shown, and between two polls: small beside the time of a task.
+const GATHER: Duration = Duration::from_millis(10);
 /// How long the view is kept without a task that is waited for. It keeps the connection alive, too.
 const IDLE: Duration = Duration::from_secs(15);
 
@@ -171,10 +176,22 @@ impl Tasks {
 type Waiting = HashMap<Ref<Task>, Vec<Request>>;
 /// A task that has ended, with its result if it succeeded and the result is known already.
 type End = (Ref<Task>, Option<Fragment>);
-/// A change is the task that it ended, if it did.
-type Endings = Collector<Option<End>>;
-/// The collector, if it was polled, and the tasks that have ended.
-type Polled = (Option<Endings>, Vec<End>);
+type Endings = Collector<Option<Seen>>;
+
+/// What a poll reports of a task.
+enum Seen {
+    Running(Ref<Task>),
+    Ended(End),
+}
+
+/// What came of a poll.
+struct Polled {
+    /// If it was polled.
+    collector: Option<Endings>,
+    seen: Vec<Seen>,
+    /// Whether all was reported that the view showed when the poll began.
+    complete: bool,
+}
 
 /// The background task's state.
 struct Following {
@@ -197,6 +214,10 @@ struct View {
     members: HashSet<Ref<Task>>,
     /// Members that have ended, of which nothing more is reported; they go with the next change.
     ended: HashSet<Ref<Task>>,
+    /// Members of which nothing was reported yet.
+    unseen: HashSet<Ref<Task>>,
+    /// Those that were unseen when the poll began that is on the way.
+    due: HashSet<Ref<Task>>,
 }
 
 impl View {
@@ -211,7 +232,8 @@ impl View {
             collector.filter(&views, None, ended).await?;
         }
         let (members, ended) = (HashSet::new(), HashSet::new());
-        Ok(Self { list, collector: Some(collector), members, ended })
+        let (unseen, due) = (HashSet::new(), HashSet::new());
+        Ok(Self { list, collector: Some(collector), members, ended, unseen, due })
     }
 
     /// Shows more tasks, and those that have ended no longer. Returns the tasks that vCenter does not know.
@@ -222,8 +244,24 @@ impl View {
             self.members.remove(&task);
         }
         // What vCenter does not know is not in the view, and nothing will be reported of it.
-        self.members.extend(tasks.iter().filter(|task| !unknown.contains(task)).cloned());
+        let known = tasks.iter().filter(|task| !unknown.contains(task));
+        self.unseen.extend(known.clone().cloned());
+        self.members.extend(known.cloned());
         Ok(unknown)
+    }
+
+    /// Takes what a poll reported, and returns the tasks that have ended and those that it should have reported and did
+    /// not: vCenter forgot them before it looked.
+    fn take(&mut self, polled: Polled) -> (Vec<End>, Vec<Ref<Task>>) {
+        self.collector = polled.collector;
+        let ended = ends(polled.seen, |task| {
+            self.unseen.remove(task);
+        });
+        let due = std::mem::take(&mut self.due);
+        if !polled.complete {
+            return (ended, Vec::new());
+        }
+        (ended, due.into_iter().filter(|task| self.unseen.contains(task)).collect())
     }
 }
 
@@ -257,6 +295,9 @@ impl Following {
             };
             let Some(request) = request else { return false };
             self.accept(request);
+        }
+        if self.poll.is_none() || !self.fresh.is_empty() {
+            sleep(GATHER).await;
         }
         while let Ok(request) = self.requests.try_recv() {
             self.accept(request);
@@ -294,11 +335,30 @@ impl Following {
             }
         };
         self.poll = None;
-        let (collector, ended) = polled?;
-        if let Some(view) = &mut self.view {
-            view.collector = collector;
+        let polled = polled?;
+        let (ended, overlooked) = match &mut self.view {
+            Some(view) => view.take(polled),
+            None => (ends(polled.seen, |_| {}), Vec::new()),
+        };
+        self.conclude(connection, ended).await?;
+        self.look_for(connection, overlooked).await
+    }
+
+    /// Concludes those of the tasks that have ended or that vCenter has forgotten.
+    async fn look_for(
+        &mut self,
+        connection: &Connection,
+        mut tasks: Vec<Ref<Task>>,
+    ) -> Result<(), Error> {
+        if tasks.is_empty() {
+            return Ok(());
         }
-        self.conclude(connection, ended).await
+        let states: Vec<Progress> = connection.read(&tasks).await?;
+        tasks.retain(|task| !is_running(&states, task));
+        if let Some(view) = &mut self.view {
+            view.unseen.retain(|task| !tasks.contains(task));
+        }
+        self.conclude(connection, tasks.into_iter().map(|task| (task, None)).collect()).await
     }
 
     /// Makes the view, and makes it show what is waited for.
@@ -399,45 +459,74 @@ fn next_poll(
     view: Option<&mut View>,
     waiting: &Waiting,
 ) -> BoxFuture<'static, Result<Polled, Error>> {
-    if let Some(mut collector) = view.and_then(|view| view.collector.take()) {
+    let taken = view.and_then(|view| {
+        view.due.clone_from(&view.unseen);
+        view.collector.take()
+    });
+    if let Some(mut collector) = taken {
         return Box::pin(async move {
             let page = collector.poll(Duration::ZERO).await?;
-            Ok((Some(collector), page.changes.into_iter().flatten().collect()))
+            let seen = page.changes.into_iter().flatten().collect();
+            Ok(Polled { collector: Some(collector), seen, complete: page.complete })
         });
     }
     let (connection, mut tasks) = (connection.clone(), waiting.keys().cloned().collect::<Vec<_>>());
     Box::pin(async move {
         sleep(POLL).await;
         let states: Vec<Progress> = connection.read(&tasks).await?;
-        tasks.retain(|task| {
-            !states
-                .iter()
-                .any(|one| one.reference == *task && !is_over(&one.state, &one.unreadable))
-        });
-        Ok((None, tasks.into_iter().map(|task| (task, None)).collect()))
+        tasks.retain(|task| !is_running(&states, task));
+        let seen = tasks.into_iter().map(|task| Seen::Ended((task, None))).collect();
+        Ok(Polled { collector: None, seen, complete: true })
     })
 }
 
+fn is_running(states: &[Progress], task: &Ref<Task>) -> bool {
+    states.iter().any(|one| one.reference == *task && !is_over(&one.state, &one.unreadable))
+}
+
+/// The tasks that have ended; `seen` gets all of which something was reported.
+fn ends(reported: Vec<Seen>, mut seen: impl FnMut(&Ref<Task>)) -> Vec<End> {
+    let mut ended = Vec::new();
+    for one in reported {
+        match one {
+            Seen::Running(task) => seen(&task),
+            Seen::Ended(end) => {
+                seen(&end.0);
+                ended.push(end);
+            }
+        }
+    }
+    ended
+}
+
 /// The task that a change ends.
-fn ended(change: Change<Progress>) -> Option<End> {
+fn ended(change: Change<Progress>) -> Option<Seen> {
     match change {
         Change::Entered(task) | Change::Changed(Delta { values: task, .. }) => {
-            is_over(&task.state, &task.unreadable).then_some((task.reference, None))
+            Some(if is_over(&task.state, &task.unreadable) {
+                Seen::Ended((task.reference, None))
+            } else {
+                Seen::Running(task.reference)
+            })
         }
         // Out of the view is out of the server's memory; reading the task shows which.
-        Change::Left(reference) => reference.cast().map(|task| (task, None)),
+        Change::Left(reference) => reference.cast().map(|task| Seen::Ended((task, None))),
     }
 }
 
 /// The same with the result of a success. Where it is not in the same change as the end, and of a failure, everything
 /// is read.
-fn ended_with_result(change: Change<ProgressWithResult>) -> Option<End> {
+fn ended_with_result(change: Change<ProgressWithResult>) -> Option<Seen> {
     match change {
         Change::Entered(task) | Change::Changed(Delta { values: task, .. }) => {
             let result = task.result.filter(|_| task.state == TaskInfoState::Success);
-            is_over(&task.state, &task.unreadable).then_some((task.reference, result))
+            Some(if is_over(&task.state, &task.unreadable) {
+                Seen::Ended((task.reference, result))
+            } else {
+                Seen::Running(task.reference)
+            })
         }
-        Change::Left(reference) => reference.cast().map(|task| (task, None)),
+        Change::Left(reference) => reference.cast().map(|task| Seen::Ended((task, None))),
     }
 }
 

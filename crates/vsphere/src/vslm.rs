@@ -7,6 +7,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use crate::{
     connection::Connection,
     error::{Error, Missing, Remedy},
+    fault::Fault,
     reference::Ref,
     types::{
         ID, RetrieveContent, VStorageObject, VslmListVStorageObjectForSpec, VslmRegisterDisk,
@@ -51,13 +52,19 @@ impl Disks<'_> {
         }
     }
 
-    /// Reads one disk. One that does not exist is [`Remedy::NotFound`].
+    /// Reads one disk. One that does not exist is [`Missing::Volume`], and nothing else is.
     pub async fn read(&self, id: &str) -> Result<VStorageObject, Error> {
         let retrieve = VslmRetrieveVStorageObject { id: ID { id: id.to_owned() } };
         self.connection.call(self.manager(), &retrieve).await.map_err(|mut error| {
-            // The id is the only argument, so it is what VSLM calls wrong.
-            if matches!(error.remedy, Remedy::Invalid { .. }) {
-                error.remedy = Remedy::NotFound { what: Missing::Volume(id.to_owned()) };
+            if matches!(error.remedy, Remedy::NotFound { .. } | Remedy::Invalid { .. }) {
+                // The id is the only argument, so these two types are about it. Their families are not: a datastore
+                // that no host reaches is invalid, too, and the disk on it exists.
+                let is_id = matches!(
+                    error.fault().map(Fault::type_name),
+                    Some("NotFound" | "InvalidArgument")
+                );
+                let what = Missing::Volume(id.to_owned());
+                error.remedy = if is_id { Remedy::NotFound { what } } else { Remedy::Retry };
             }
             error
         })

@@ -1,6 +1,6 @@
 //! What is known of selected guests.
 
-use std::{collections::BTreeSet, net::IpAddr, time::Duration};
+use std::{collections::BTreeSet, net::IpAddr};
 
 use vcenter::{Change, Snapshot};
 use vsphere::{inventory::ConnectionState, reference::Ref, types::VirtualMachine};
@@ -110,13 +110,18 @@ async fn a_change_of_one_vm_is_reported_as_that_vm_and_nothing_else() {
     control.free_space("/dc-1/datastore/shared-1", 1 << 30).await.unwrap();
     control.maintain_host("/dc-1/host/cluster-1/esx-2.lab.example", true).await.unwrap();
     control.readdress("/europe/dc-2/vm/old-vm", &["10.99.0.99/24"]).await.unwrap();
-    control.readdress("/dc-1/vm/k8s/node-1", &["10.99.0.79/24"]).await.unwrap();
-    while !has(&site.view.snapshot(), &vm, "10.99.0.79") {
-        let change = tokio::time::timeout(LIMIT, site.view.changed()).await.unwrap();
-        assert_eq!(change, Change::Vms(BTreeSet::from([vm.clone()])));
+    // All of that has been reported when the second address is.
+    for address in ["10.99.0.79", "10.99.0.80"] {
+        let with_mask = format!("{address}/24");
+        control.readdress("/dc-1/vm/k8s/node-1", &[&with_mask]).await.unwrap();
+        loop {
+            let change = tokio::time::timeout(LIMIT, site.view.changed()).await.unwrap();
+            assert_eq!(change, Change::Vms(BTreeSet::from([vm.clone()])));
+            if has(&site.view.snapshot(), &vm, address) {
+                break;
+            }
+        }
     }
-    assert_eq!(site.view.take_changes(), None);
-    tokio::time::timeout(Duration::ZERO, site.view.changed()).await.unwrap_err();
     site.stop().await;
 }
 

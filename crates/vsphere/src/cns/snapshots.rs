@@ -1,8 +1,8 @@
 //! Snapshots of volumes. From vCenter 7.0U3.
 
-use std::time::Duration;
+use std::{slice, time::Duration};
 
-use super::{Batch, DeletedSnapshot, TakenSnapshot, Volumes, manager, query::next};
+use super::{Batch, DeletedSnapshot, Started, TakenSnapshot, Volumes, manager, query::next};
 use crate::{
     connection::Connection,
     error::{Cause, Error},
@@ -11,15 +11,37 @@ use crate::{
         CnsCreateSnapshots, CnsCursor, CnsDeleteSnapshots, CnsQuerySnapshots, CnsSnapshot,
         CnsSnapshotCreateSpec, CnsSnapshotDeleteSpec, CnsSnapshotId, CnsSnapshotQueryFilter,
         CnsSnapshotQueryResult, CnsSnapshotQueryResultEntry, CnsSnapshotQuerySpec, CnsVolumeId,
-        versions::VSAN_9_1_0_0,
+        versions::{VSAN_7_0U3, VSAN_9_1_0_0},
     },
     xml::{Malformed, Method},
 };
 
-/// Snapshots of one page; more are refused.
-const PAGE: i64 = 128;
+/// Snapshots of one page. 128 are documented; whether every release takes as many is not known, and a volume has 32 at
+/// most.
+const PAGE: i64 = 16;
 
 impl Volumes<'_> {
+    /// Whether the server has snapshots: from vCenter 7.0U3, although older ones declare the methods.
+    pub async fn has_snapshots(&self) -> Result<bool, Error> {
+        Ok(self.require(CnsCreateSnapshots::NAME, None).await?.knows(VSAN_7_0U3))
+    }
+
+    /// Takes a snapshot.
+    pub async fn create_snapshot(
+        &self,
+        spec: &CnsSnapshotCreateSpec,
+    ) -> Result<Started<TakenSnapshot>, Error> {
+        Ok(Started { batch: self.create_snapshots(slice::from_ref(spec)).await? })
+    }
+
+    /// Deletes a snapshot. One that does not exist is [`Remedy::NotFound`](crate::error::Remedy::NotFound).
+    pub async fn delete_snapshot(
+        &self,
+        spec: &CnsSnapshotDeleteSpec,
+    ) -> Result<Started<DeletedSnapshot>, Error> {
+        Ok(Started { batch: self.delete_snapshots(slice::from_ref(spec)).await? })
+    }
+
     /// Takes snapshots.
     pub async fn create_snapshots(
         &self,
@@ -82,12 +104,26 @@ impl SnapshotPages {
         Self { connection: connection.clone(), of, cursor: Some(cursor) }
     }
 
-    /// At most this many snapshots a page; the server takes 128 and no more.
+    /// At most this many snapshots a page, and not more than 16.
     #[must_use]
     pub fn of(mut self, snapshots: u8) -> Self {
         let limit = i64::from(snapshots).clamp(1, PAGE);
         self.cursor = Some(CnsCursor { limit, ..CnsCursor::default() });
         self
+    }
+
+    /// Begins behind this many snapshots.
+    #[must_use]
+    pub fn after(mut self, offset: u64) -> Self {
+        let limit = self.cursor.as_ref().map_or(PAGE, |cursor| cursor.limit);
+        let offset = i64::try_from(offset).unwrap_or(i64::MAX);
+        self.cursor = Some(CnsCursor { offset, limit, ..CnsCursor::default() });
+        self
+    }
+
+    /// Whether there are more snapshots behind the pages that were read.
+    pub fn has_more(&self) -> bool {
+        self.cursor.is_some()
     }
 
     /// The next page: snapshots, and errors of those that the server could not read, such as of a volume

@@ -13,10 +13,10 @@ use vsphere::{
     object,
     reference::Ref,
     types::{
-        AnyCnsBackingObjectDetails, CnsBlockVolumeRelocateSpec, CnsContainerCluster, CnsCursor,
-        CnsKubernetesEntityMetadata, CnsKubernetesEntityType, CnsKubernetesQueryFilter,
-        CnsNFSAccessControlSpec, CnsQueryFilter, CnsSyncVolumeMode, CnsSyncVolumeSpec,
-        CnsUnregisterTargetVolumeType, CnsUnregisterVolumeSpec, CnsVolume,
+        AnyCnsBackingObjectDetails, AnyCnsEntityMetadata, CnsBlockVolumeRelocateSpec,
+        CnsContainerCluster, CnsCursor, CnsKubernetesEntityMetadata, CnsKubernetesEntityType,
+        CnsKubernetesQueryFilter, CnsNFSAccessControlSpec, CnsQueryFilter, CnsSyncVolumeMode,
+        CnsSyncVolumeSpec, CnsUnregisterTargetVolumeType, CnsUnregisterVolumeSpec, CnsVolume,
         CnsVolumeACLConfigureSpec, CnsVolumeAttachDetachSpec, CnsVolumeId, CnsVolumeMetadata,
         CnsVolumeMetadataUpdateSpec, Datastore, VirtualMachine, VsanFileShareNetPermission,
     },
@@ -177,14 +177,7 @@ async fn lives(release: &str) {
     let update = CnsVolumeMetadataUpdateSpec { volume_id: id.clone(), metadata: renamed("pv-1") };
     let updated = volumes.update_metadata(&[update]).await.unwrap().wait(LIMIT).await.unwrap();
     assert!(updated[0].is_ok(), "{updated:?}");
-    let read = one(&connection, &id).await;
-    let labels = match &read.metadata.unwrap().entity_metadata[0] {
-        vsphere::types::AnyCnsEntityMetadata::CnsKubernetesEntityMetadata(entity) => {
-            entity.labels.clone()
-        }
-        other => panic!("{other:?}"),
-    };
-    assert_eq!(labels[0].value, "<gold> & more");
+    shown(&connection, &id, "its new label", |volume| label(volume) == Some("<gold> & more")).await;
 
     let by_name = CnsQueryFilter { names: vec!["pvc-1".to_owned()], ..CnsQueryFilter::default() };
     let found = volumes.list(by_name.clone(), &[Select::VolumeName]).await.unwrap();
@@ -194,6 +187,16 @@ async fn lives(release: &str) {
     volumes.delete(&id, true).await.unwrap().wait(LIMIT).await.unwrap();
     ended(&connection, &id).await;
     connection.close().await;
+}
+
+/// The first label of a volume's first entity.
+fn label(volume: &CnsVolume) -> Option<&str> {
+    match volume.metadata.as_ref()?.entity_metadata.first()? {
+        AnyCnsEntityMetadata::CnsKubernetesEntityMetadata(entity) => {
+            entity.labels.first().map(|label| label.value.as_str())
+        }
+        _ => None,
+    }
 }
 
 fn renamed(pv: &str) -> CnsVolumeMetadata {

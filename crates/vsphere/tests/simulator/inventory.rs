@@ -378,6 +378,12 @@ async fn devices_of_several_vms_are_read_in_one_request_and_unknown_ones_are_lef
     let devices = inventory.devices_of(&nodes).await.unwrap();
     assert_eq!(devices.keys().collect::<Vec<_>>(), [&nodes[1]]);
     assert_eq!(inventory.devices(&nodes[0]).await.unwrap(), None);
+
+    // Nor do they when vCenter shows an empty list because the host is away: every VM has devices.
+    vcenter.control().assume("OfflineDevices", "empty".into()).await.unwrap();
+    vcenter.control().connect_host("esx-2.lab.example", false).await.unwrap();
+    assert!(inventory.devices_of(&nodes).await.unwrap().is_empty());
+    assert_eq!(inventory.devices(&nodes[1]).await.unwrap(), None);
 }
 
 async fn settings(connection: &Connection, vm: &Ref<VirtualMachine>) -> VmSettings {

@@ -36,7 +36,7 @@ fn gone(snapshot: &CnsSnapshot) -> CnsSnapshotDeleteSpec {
 /// Taken, listed, restored and deleted.
 async fn live(release: &str) {
     let vcenter = vcenter_of(release).await;
-    fix(&vcenter, &[("Snapshots", true.into()), ("MaxSnapshotPage", 128.into())]).await;
+    fix(&vcenter, &[("Snapshots", true.into())]).await;
     fix(&vcenter, &[("DeleteMissingSnapshot", "NotFound".into())]).await;
     let connection = connect(&vcenter, CSI);
     let volumes = connection.volumes();
@@ -108,7 +108,6 @@ async fn snapshots_live_from_create_to_delete_on_9_1() {
 async fn snapshots_are_listed_page_by_page() {
     let vcenter = vcenter().await;
     fix(&vcenter, &[("Snapshots", true.into()), ("SnapshotLimit", 32.into())]).await;
-    fix(&vcenter, &[("MaxSnapshotPage", 128.into())]).await;
     let connection = connect(&vcenter, CSI);
     let volumes = connection.volumes();
     let one = volume(&connection, "pvc-1").await;

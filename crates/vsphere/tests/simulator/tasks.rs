@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lab::{
     VCenter,
-    vcenter::{ADMINISTRATOR, Fault, Moment},
+    vcenter::{ADMINISTRATOR, Fault, Latency, Moment},
 };
 use serde_json::json;
 use vsphere::{
@@ -189,4 +189,22 @@ async fn a_task_that_the_user_may_not_read_is_not_waited_for() {
         assert!(error.to_string().contains("Read on the root folder"), "{error}");
         assert!(error.fault().is_none(), "a fault would mean that nothing was done");
     }
+}
+
+#[tokio::test]
+async fn a_task_that_vanishes_before_the_watch_reports_it_is_lost() {
+    let vcenter = vcenter().await;
+    let connection = administrator(&vcenter);
+    let control = vcenter.control();
+    let store = connection.inventory().by_path("/dc-1/datastore/vsan-1").await.unwrap();
+    let datastores = vec![store.unwrap().cast().unwrap()];
+    // It takes less than a second, and vCenter takes longer to look at what is in the view.
+    control.set_latency(Latency::FastLab).await.unwrap();
+    control.delay("WaitForUpdatesEx", 2000, 0).await.unwrap();
+    let gone = Fault { at: Moment::Gone, fault: None, ..Fault::next("CnsCreateVolume", "") };
+    control.fail(&gone).await.unwrap();
+    let new = NewVolume { datastores, ..NewVolume::block("pvc-1", 64) };
+    let started = connection.volumes().create(&new).await.unwrap();
+    let error = started.wait(2 * LIMIT).await.unwrap_err();
+    assert!(matches!(error.failure().cause, Cause::TaskLost), "{error}");
 }

@@ -2,8 +2,10 @@
 
 use std::collections::HashSet;
 
+use lab::vcenter::Fault;
+use serde_json::json;
 use vsphere::{
-    error::{Error, Remedy},
+    error::{Error, Missing, Remedy},
     vslm::{condition, file_url},
 };
 
@@ -31,6 +33,58 @@ async fn a_plain_disk_becomes_a_first_class_disk_once() {
         assert!(matches!(error, Error { remedy: Remedy::NotFound { .. }, .. }), "{error}");
         connection.close().await;
     }
+}
+
+#[tokio::test]
+async fn only_a_disk_that_does_not_exist_is_missing() {
+    let vcenter = vcenter().await;
+    let control = vcenter.control();
+    let connection = connect(&vcenter, CSI);
+    let id = volume(&connection, "pvc-1").await.id;
+    let disks = connection.disks().await.unwrap();
+    let unknown = "00000000-0000-4000-8000-000000000000";
+    for answer in ["NotFound", "InvalidArgument"] {
+        control.assume("UnknownDisk", json!(answer)).await.unwrap();
+        let error = disks.read(unknown).await.unwrap_err();
+        let what = Missing::Volume(unknown.to_owned());
+        assert_eq!(error.remedy, Remedy::NotFound { what }, "{answer}: {error}");
+    }
+    // Also of types that are an InvalidArgument or an InvalidDatastore by inheritance.
+    let others = ["InvalidDatastore", "InaccessibleDatastore", "InvalidName", "InvalidRequest"];
+    for fault in others {
+        control.fail(&Fault::next("VslmRetrieveVStorageObject", fault)).await.unwrap();
+        let error = disks.read(&id).await.unwrap_err();
+        assert_eq!(error.remedy, Remedy::Retry, "{fault}: {error}");
+    }
+    let gone = Fault {
+        fields: json!({"obj": {"type": "Datastore", "value": "datastore-9"}}),
+        ..Fault::next("VslmRetrieveVStorageObject", "ManagedObjectNotFound")
+    };
+    control.fail(&gone).await.unwrap();
+    let error = disks.read(&id).await.unwrap_err();
+    assert_eq!(error.remedy, Remedy::Retry, "{error}");
+    assert_eq!(disks.read(&id).await.unwrap().config.id.id, id);
+    connection.close().await;
+}
+
+#[tokio::test]
+async fn a_disk_on_a_datastore_that_cannot_be_reached_is_not_missing() {
+    let vcenter = vcenter().await;
+    let control = vcenter.control();
+    let connection = connect(&vcenter, CSI);
+    let id = volume(&connection, "pvc-1").await.id;
+    let disks = connection.disks().await.unwrap();
+    let state = control.state_as_json().await.unwrap();
+    let datastore = state["volumes"][0]["datastore"].as_str().unwrap();
+    control.reach_datastore(datastore, false).await.unwrap();
+    for answer in ["InvalidDatastore", "SystemError", "shown"] {
+        control.assume("DiskOfInaccessibleDatastore", json!(answer)).await.unwrap();
+        match disks.read(&id).await {
+            Ok(read) => assert_eq!((answer, &read.config.id.id), ("shown", &id)),
+            Err(error) => assert_eq!(error.remedy, Remedy::Retry, "{answer}: {error}"),
+        }
+    }
+    connection.close().await;
 }
 
 #[tokio::test]

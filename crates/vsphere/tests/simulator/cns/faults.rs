@@ -119,7 +119,7 @@ async fn a_fault_in_a_result_is_the_volumes_and_a_fault_of_the_task_is_everybody
 }
 
 #[tokio::test]
-async fn what_is_unknown_or_in_use_or_too_large_says_so() {
+async fn what_is_unknown_or_in_use_says_so() {
     let vcenter = vcenter().await;
     // A NotFound inside a CnsFault may be about a host or a datastore: the client does not take it for the volume.
     fix(&vcenter, &[("OnlineExtend", true.into()), ("UnknownVolume", "call".into())]).await;
@@ -157,7 +157,15 @@ async fn what_is_unknown_or_in_use_or_too_large_says_so() {
     };
     assert!(matches!(error, Error { remedy: Remedy::NotFound { .. }, .. }), "{error}");
     powerful.close().await;
+    connection.close().await;
+}
 
+#[tokio::test]
+async fn a_full_datastore_is_recognised_as_far_as_its_fault_tells() {
+    let vcenter = vcenter().await;
+    let connection = connect(&vcenter, CSI);
+    let volumes = connection.volumes();
+    let id = volume(&connection, "pvc-1").await;
     vcenter.control().free_space("shared-1", 32 << 20).await.unwrap();
     let wanted = NewVolume {
         datastores: vec![datastore(&connection, "shared-1").await],
@@ -165,19 +173,26 @@ async fn what_is_unknown_or_in_use_or_too_large_says_so() {
         ..NewVolume::block("pvc-2", 64)
     };
     // Nobody has seen how a real server reports a full datastore. The last form does not tell it from anything else
-    // unless it has a cause, but a create comes with the reason for each datastore.
+    // unless it has a cause, or the reason for each datastore that a create may come with.
     let forms = [
-        ("NoDiskSpace", false, Remedy::NoSpace),
-        ("CnsFault", false, Remedy::NoSpace),
-        ("VSLM task failed", true, Remedy::NoSpace),
-        ("VSLM task failed", false, Remedy::Refused),
+        ("NoDiskSpace", false, "no entry", [Remedy::NoSpace, Remedy::NoSpace]),
+        ("CnsFault", false, "no entry", [Remedy::NoSpace, Remedy::NoSpace]),
+        ("VSLM task failed", true, "no entry", [Remedy::NoSpace, Remedy::NoSpace]),
+        ("VSLM task failed", false, "NoDiskSpace", [Remedy::NoSpace, Remedy::Refused]),
+        ("VSLM task failed", false, "CnsRankedLowerFault", [Remedy::Refused, Remedy::Refused]),
+        ("VSLM task failed", false, "no entry", [Remedy::Refused, Remedy::Refused]),
     ];
-    for (form, cause, remedy) in forms {
-        fix(&vcenter, &[("OutOfSpaceFault", form.into()), ("DiskFaultCause", cause.into())]).await;
-        let error = volumes.create(&wanted).await.unwrap().wait(LIMIT).await.unwrap_err();
-        assert_eq!(error.remedy, Remedy::NoSpace, "{form}: {error}");
-        let error = volumes.extend(&id, 1024).await.unwrap().wait(LIMIT).await.unwrap_err();
-        assert_eq!(error.remedy, remedy, "{form}: {error}");
+    for (form, cause, placement, remedies) in forms {
+        let assumed = [
+            ("OutOfSpaceFault", form.into()),
+            ("DiskFaultCause", cause.into()),
+            ("FullInPlacement", placement.into()),
+        ];
+        fix(&vcenter, &assumed).await;
+        let created = volumes.create(&wanted).await.unwrap().wait(LIMIT).await.unwrap_err();
+        let extended = volumes.extend(&id, 1024).await.unwrap().wait(LIMIT).await.unwrap_err();
+        let text = format!("{form}, {placement}: {created}; {extended}");
+        assert_eq!([created.remedy, extended.remedy], remedies, "{text}");
     }
     connection.close().await;
 }
