@@ -25,7 +25,7 @@ const DOMAINS: [&str; 3] =
 pub(crate) const ZONE_LABEL: &str = "failure-domain.beta.kubernetes.io/zone";
 /// The usual label of a region.
 pub(crate) const REGION_LABEL: &str = "failure-domain.beta.kubernetes.io/region";
-/// What the driver takes at most, of vCenters and of categories.
+/// Categories that the driver takes at most.
 const MOST: usize = 5;
 
 /// The configuration, if it is valid; problems go into the report.
@@ -131,11 +131,6 @@ fn net_permissions(document: &Document, report: &mut Report) -> Vec<NetPermissio
 /// Several vCenters are told apart by categories, of which every node has tags. The Go driver wants them in
 /// `topology-categories`.
 fn require_topology(document: &Document, topology: &[TopologyCategory], report: &mut Report) {
-    if let Some(part) = vcenter_parts(document).nth(MOST) {
-        let text = "there are more than five vCenters";
-        let remedy = "keep those on which volumes are created, at most five";
-        report.refuse(part.at, &part.label(document.format), text, remedy);
-    }
     let labels = document.section(Section::Labels);
     let given = labels.is_some_and(|part| part.get(Id::TopologyCategories).is_some());
     if !given && (topology.is_empty() || document.kind == FileKind::Csi) {

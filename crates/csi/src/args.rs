@@ -22,6 +22,9 @@ pub const PROGRAM: &str = "vsphere-csi";
 /// The variable that says what a process of the driver is for; no other program has it.
 pub const MODE: &str = "X_CSI_MODE";
 
+const LEVEL: &str = "LOGGER_LEVEL";
+const LEVELS: [&str; 2] = ["PRODUCTION", "DEVELOPMENT"];
+
 const REMOVED: &[Removed] = &[];
 
 /// Flags of the Go program without effect here: there are no feature switches and no profiler.
@@ -110,6 +113,11 @@ struct ServingFlags {
     /// controller]
     #[arg(long, value_parser = optional_listen)]
     metrics_address: Option<OptionalListen>,
+    /// Only call the driver that serves at CSI_ENDPOINT, and end: with an error if it does not answer. For probes that
+    /// must not depend on the network of pods.
+    #[arg(long, default_value = "false", num_args = 0..=1, default_missing_value = "true",
+          require_equals = true, value_parser = switch, action = clap::ArgAction::Set)]
+    probe: bool,
 }
 
 /// What the program is to do.
@@ -129,7 +137,7 @@ pub struct Settings {
     pub kubernetes: Kubernetes,
     /// What is logged.
     pub logs: Logs,
-    /// Flags that were given and change nothing.
+    /// Flags and variables that were given and change nothing.
     pub unused: Vec<String>,
 }
 
@@ -140,6 +148,8 @@ pub enum Mode {
     Controller(Controller),
     /// Volumes on one node.
     Node(Node),
+    /// Only to call one of the others, and to end with its answer.
+    Probe,
 }
 
 /// A controller.
@@ -216,11 +226,12 @@ fn defaults(environment: &Environment) -> Result<Vec<OsString>, String> {
     if let Some(path) = given(environment, "VSPHERE_CSI_CONFIG") {
         flags.push(format!("--cloud-config={path}").into());
     }
-    match given(environment, "LOGGER_LEVEL") {
+    match given(environment, LEVEL) {
         None => {}
         Some("PRODUCTION") => flags.push("--log-format=json".into()),
         Some("DEVELOPMENT") => flags.extend(["--log-format=text".into(), "--v=4".into()]),
-        Some(other) => return Err(wrong("LOGGER_LEVEL", other, "PRODUCTION or DEVELOPMENT")),
+        // The Go driver takes anything else for PRODUCTION.
+        Some(_) => flags.push("--log-format=json".into()),
     }
     for (name, flag) in [("INCLUSTER_CLIENT_QPS", "qps"), ("INCLUSTER_CLIENT_BURST", "burst")] {
         let Some(text) = given(environment, name) else { continue };
@@ -234,18 +245,29 @@ fn defaults(environment: &Environment) -> Result<Vec<OsString>, String> {
 }
 
 fn settings(line: Line<Flags>, environment: &Environment) -> Result<Settings, String> {
-    let Line { flags, unused } = line;
+    let Line { flags, mut unused } = line;
+    unused.extend(unknown_level(environment));
     let Flags { controller, node, serving, kubernetes, logs } = flags;
     let endpoint = endpoint(given(environment, "CSI_ENDPOINT"))?;
-    let mode = mode(given(environment, MODE), controller, node, environment)?;
+    let mode = if serving.probe {
+        Mode::Probe
+    } else {
+        mode(given(environment, MODE), controller, node, environment)?
+    };
     let usual = || match mode {
         Mode::Controller(_) => optional_listen(":2112").ok().flatten(),
-        Mode::Node(_) => None,
+        Mode::Node(_) | Mode::Probe => None,
     };
     let metrics = serving.metrics_address.unwrap_or_else(usual);
     let namespace = given(environment, "CSI_NAMESPACE").unwrap_or("vmware-system-csi").to_owned();
     let health = serving.health_address;
     Ok(Settings { endpoint, mode, namespace, health, metrics, kubernetes, logs, unused })
+}
+
+/// A level of logs that is none of the Go driver's; it must not keep volumes from being served.
+fn unknown_level(environment: &Environment) -> Option<String> {
+    let level = given(environment, LEVEL).filter(|level| !LEVELS.contains(level))?;
+    Some(format!("{LEVEL}={level} (it is {})", LEVELS.join(" or ")))
 }
 
 /// A variable; an empty one counts as missing, as in Go.

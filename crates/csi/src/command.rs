@@ -2,13 +2,16 @@
 //!
 //! ```text
 //!   flags, environment ─► settings ─┬─ controller: volumes of the cluster
-//!                                   └─ node: volumes on this node, registered with the kubelet
+//!                                   ├─ node: volumes on this node, registered with the kubelet
+//!                                   └─ probe: whether one of these answers at its socket
 //!                         both: gRPC at a socket, health and metrics over plain HTTP
 //! ```
 
 mod controller;
+mod kubernetes;
 mod liveness;
 mod node;
+mod vcenters;
 
 use std::{
     error::Error,
@@ -69,19 +72,23 @@ fn failed(text: &str) -> ExitCode {
 }
 
 async fn work(settings: Settings, environment: Environment) -> Result<(), Failure> {
-    telemetry::install(settings.logs.log_format, settings.logs.verbosity)?;
     let mode = match settings.mode {
         Mode::Controller(_) => "controller",
         Mode::Node(_) => "node",
+        // Without a log: what it prints is what `kubectl describe pod` shows.
+        Mode::Probe => return Ok(liveness::probe(&settings.endpoint).await?),
     };
+    telemetry::install(settings.logs.log_format, settings.logs.verbosity)?;
     info!(version = env!("CARGO_PKG_VERSION"), mode, "CSI driver starting");
     debug!(?settings, "settings read");
     if !settings.unused.is_empty() {
-        warn!(flags = settings.unused.join(" "), "flags without effect in this program");
+        let unused = settings.unused.join(" ");
+        warn!(unused, "flags and variables without effect in this program");
     }
     match settings.mode.clone() {
         Mode::Controller(controller) => controller::work(settings, controller, environment).await,
         Mode::Node(node) => node::work(settings, node).await,
+        Mode::Probe => Ok(()),
     }
 }
 

@@ -5,7 +5,7 @@
 //! the stock sidecars are in [`sidecars`].
 //!
 //! ```text
-//!   Deployment vsphere-csi-controller   driver (controller, attach) + csi-provisioner + csi-resizer
+//!   Deployment vsphere-csi-controller   driver (controller, attach) + csi-provisioner, csi-resizer, csi-snapshotter
 //!   DaemonSet  vsphere-csi-node         driver (node, registration), privileged, without credentials of vCenter
 //! ```
 //!
@@ -38,7 +38,7 @@ use serde_json::{Value, from_value, json, to_value};
 
 use crate::{
     attach, cluster_id, machine,
-    volumes::{journal, nodes},
+    volumes::{journal, nodes, volume_infos},
 };
 
 /// The default image.
@@ -99,6 +99,8 @@ pub struct Manifests {
     pub driver: CSIDriver,
     /// The records of operations that are under way.
     pub records: CustomResourceDefinition,
+    /// Which vCenter has a volume, where there are several.
+    pub volume_infos: CustomResourceDefinition,
     /// The accounts of the controller's and the node's pods.
     pub accounts: [ServiceAccount; 2],
     /// What each program may do.
@@ -111,7 +113,7 @@ pub struct Manifests {
     pub daemon_set: DaemonSet,
 }
 
-/// Something of each program that calls the Kubernetes API. The first three run in the controller's pods, with one account.
+/// Something of each program that calls the Kubernetes API. The first four run in the controller's pods, with one account.
 #[derive(Debug, Clone)]
 pub struct Programs<T> {
     /// The driver's controller.
@@ -120,6 +122,8 @@ pub struct Programs<T> {
     pub provisioner: T,
     /// The stock csi-resizer.
     pub resizer: T,
+    /// The stock csi-snapshotter.
+    pub snapshotter: T,
     /// The driver on a node.
     pub node: T,
 }
@@ -130,6 +134,7 @@ pub fn manifests(settings: &Parameters) -> Result<Manifests, serde_json::Error> 
         namespace: namespace()?,
         driver: driver()?,
         records: records::definition()?,
+        volume_infos: records::volume_infos()?,
         accounts: [CONTROLLER, NODE].map(|name| ServiceAccount {
             metadata: metadata(name, Some(NAMESPACE)),
             ..ServiceAccount::default()
@@ -144,18 +149,28 @@ pub fn manifests(settings: &Parameters) -> Result<Manifests, serde_json::Error> 
 impl Manifests {
     /// The objects in an order in which they can be created.
     pub fn values(&self) -> Result<Vec<Value>, serde_json::Error> {
-        let Self { namespace, driver, records, accounts, roles, service, deployment, daemon_set } =
-            self;
+        let Self {
+            namespace,
+            driver,
+            records,
+            volume_infos,
+            accounts,
+            roles,
+            service,
+            deployment,
+            daemon_set,
+        } = self;
         let [controller, node] = accounts;
         let mut objects = vec![
             to_value(namespace)?,
             to_value(driver)?,
             to_value(records)?,
+            to_value(volume_infos)?,
             to_value(controller)?,
             to_value(node)?,
         ];
-        let Programs { driver, provisioner, resizer, node } = roles;
-        for roles in [driver, provisioner, resizer, node] {
+        let Programs { driver, provisioner, resizer, snapshotter, node } = roles;
+        for roles in [driver, provisioner, resizer, snapshotter, node] {
             objects.extend(roles.values()?);
         }
         objects.extend([to_value(service)?, to_value(deployment)?, to_value(daemon_set)?]);
@@ -229,6 +244,18 @@ pub fn storage_classes() -> Result<Vec<StorageClass>, serde_json::Error> {
     classes.iter().map(|(name, parameters)| storage_class(name, parameters)).collect()
 }
 
+/// A class of snapshots, for clusters that have their CustomResourceDefinitions.
+#[must_use]
+pub fn snapshot_class() -> Value {
+    json!({
+        "apiVersion": "snapshot.storage.k8s.io/v1",
+        "kind": "VolumeSnapshotClass",
+        "metadata": {"name": "vsphere"},
+        "driver": DRIVER,
+        "deletionPolicy": "Delete",
+    })
+}
+
 fn roles(settings: &Parameters) -> Programs<Roles> {
     let made = |permissions: &[Permission], account, name: &str| {
         let (role, binding) = (format!("{name}-role"), format!("{name}-binding"));
@@ -253,6 +280,11 @@ fn roles(settings: &Parameters) -> Programs<Roles> {
             "vsphere-csi-provisioner",
         ),
         resizer: made(&sidecars::resizer_permissions(), CONTROLLER, "vsphere-csi-resizer"),
+        snapshotter: made(
+            &sidecars::snapshotter_permissions(),
+            CONTROLLER,
+            "vsphere-csi-snapshotter",
+        ),
         node: Roles::new(&node_permissions(), node, |name, namespace, _| metadata(name, namespace)),
     }
 }
@@ -262,6 +294,7 @@ fn roles(settings: &Parameters) -> Programs<Roles> {
 pub fn driver_permissions(settings: &Parameters) -> Vec<Permission> {
     let mut all = journal::permissions(NAMESPACE);
     all.extend(cluster_id::permissions(NAMESPACE));
+    all.extend(volume_infos::permissions(NAMESPACE));
     all.extend(nodes::permissions());
     all.extend(attach::permissions(NAMESPACE));
     all.extend(events::permissions(None));
@@ -312,6 +345,7 @@ mod tests {
             driver_permissions(&Parameters::default()),
             sidecars::provisioner_permissions(),
             sidecars::resizer_permissions(),
+            sidecars::snapshotter_permissions(),
             node_permissions(),
         ]
         .concat()
@@ -372,7 +406,11 @@ mod tests {
         assert_eq!(missing("vsphere-csi-controller-role", &driver), ["patch csinodes"]);
         let node = missing("vsphere-csi-node-cluster-role", &node_permissions());
         assert_eq!(node, ["get csinodes"]);
-        for sidecar in [sidecars::provisioner_permissions(), sidecars::resizer_permissions()] {
+        for sidecar in [
+            sidecars::provisioner_permissions(),
+            sidecars::resizer_permissions(),
+            sidecars::snapshotter_permissions(),
+        ] {
             assert_eq!(missing("vsphere-csi-controller-role", &sidecar), [""; 0]);
         }
     }
@@ -415,10 +453,7 @@ mod tests {
 
     #[test]
     fn the_sidecars_are_those_that_the_lab_has() {
-        let sidecars::Images { provisioner, resizer } = sidecars::Images::default();
-        assert_eq!(
-            [provisioner.as_str(), resizer.as_str()],
-            [image::CSI_PROVISIONER, image::CSI_RESIZER]
-        );
+        let sidecars::Images { provisioner, resizer, snapshotter } = sidecars::Images::default();
+        assert_eq!([provisioner.as_str(), &resizer, &snapshotter], image::SIDECARS);
     }
 }

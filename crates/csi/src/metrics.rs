@@ -37,6 +37,9 @@ pub(crate) enum Operation {
     Detach,
     Expand,
     List,
+    CreateSnapshot,
+    DeleteSnapshot,
+    ListSnapshots,
 }
 
 impl Operation {
@@ -49,6 +52,9 @@ impl Operation {
             Self::Detach => "detach-volume",
             Self::Expand => "expand-volume",
             Self::List => "list-volume",
+            Self::CreateSnapshot => "create-snapshot",
+            Self::DeleteSnapshot => "delete-snapshot",
+            Self::ListSnapshots => "list-snapshot",
         }
     }
 }

@@ -276,20 +276,22 @@ fn wait_for_disk(paths: &HostPaths, volume: &str, disk: DiskUuid) -> Result<Held
     let began = Instant::now();
     let mut rescanned = false;
     loop {
-        match device::find(paths, disk) {
-            Ok(Some(device)) => {
-                let held = Held::open(paths, disk, device);
-                return held.map_err(|error| wrong_disk(volume, error));
-            }
-            Ok(None) if began.elapsed() < APPEARS_WITHIN => {}
-            Ok(None) => {
+        let found = device::find(paths, disk);
+        let held =
+            found.and_then(|found| found.map(|device| Held::open(paths, disk, device)).transpose());
+        // What is there instead of the disk may be about to go: a link follows its disk a moment later.
+        let is_late = began.elapsed() >= APPEARS_WITHIN;
+        match held {
+            Ok(Some(held)) => return Ok(held),
+            Ok(None) if is_late => {
                 let what =
                     format!("volume {volume}: its disk {disk} has not appeared on this node");
                 let remedy = "the VM needs disk.EnableUUID=TRUE, and the volume must be attached to it: \
                               kubectl get volumeattachments";
                 return Err(Refusal::new(Kind::NotFound, what).remedy(remedy));
             }
-            Err(error) => return Err(wrong_disk(volume, error)),
+            Err(error) if is_late => return Err(wrong_disk(volume, error)),
+            _ => {}
         }
         if began.elapsed() > RESCAN_AFTER && !rescanned {
             device::rescan_hosts(&paths.sys);
@@ -301,14 +303,24 @@ fn wait_for_disk(paths: &HostPaths, volume: &str, disk: DiskUuid) -> Result<Held
 
 fn wrong_disk(volume: &str, error: NotTheDisk) -> Refusal {
     let what = format!("volume {volume}: its disk cannot be used");
-    let remedy = "udevadm trigger on this node makes stale links new";
+    let remedy = match error {
+        NotTheDisk::Unproven { .. } => {
+            "the VM needs disk.EnableUUID=TRUE; on top of a disk only a multipath map is used, and only if the kernel \
+             reports the disk's UUID for each of its paths"
+        }
+        NotTheDisk::Several { .. } => {
+            "one of them is a copy of the other: detach it from the VM, or give it a UUID of its own"
+        }
+        _ => "udevadm trigger on this node makes stale links new",
+    };
     Refusal::new(Kind::Precondition, what).because(error).remedy(remedy)
 }
 
 fn disk(volume: &str, held: &Held) -> Result<Disk, Refusal> {
     let device = held.device().clone();
-    match held.read() {
-        Ok((size, content)) => Ok(Disk { device, size, content }),
+    let read = held.read().and_then(|read| Ok((read, held.has_room()?)));
+    match read {
+        Ok(((size, content), has_room)) => Ok(Disk { device, size, content, has_room }),
         Err(error) => {
             let what =
                 format!("volume {volume}: could not read its disk {}", device.path.display());

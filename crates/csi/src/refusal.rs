@@ -57,6 +57,15 @@ impl Refusal {
         self
     }
 
+    /// Where it happened, unless the text says so.
+    #[must_use]
+    pub fn in_vcenter(mut self, server: &str) -> Self {
+        if !self.to_string().contains(server) {
+            self.what = format!("{} (vCenter {server})", self.what);
+        }
+        self
+    }
+
     /// Why it happened.
     #[must_use]
     pub fn because(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
@@ -93,5 +102,10 @@ mod tests {
             .remedy("look at the host's events");
         let text = "volume v-1 is not staged: the disk does not answer; look at the host's events";
         assert_eq!(refusal.to_string(), text);
+        let placed = refusal.in_vcenter("one.example").in_vcenter("one.example").to_string();
+        assert!(
+            placed.starts_with("volume v-1 is not staged (vCenter one.example): the"),
+            "{placed}"
+        );
     }
 }

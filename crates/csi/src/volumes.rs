@@ -2,11 +2,12 @@
 //!
 //! ```text
 //!   gRPC ─────────────┐
-//!   attach controller ┴─► Volumes ─┬─ create ── journal, placement, policies
+//!   attach controller ┴─► Volumes ─┬─ choose ── create ── journal, placement, policies
 //!                                  ├─ publish ─ queue per VM
 //!                                  ├─ change    delete, grow
+//!                                  ├─ snapshots take, delete, list; sources: volumes with their content
 //!                                  └─ status    get, list, capacity
-//!                                        └──► Site: the vCenter, followed
+//!                                        └──► Sites ─► Site: one vCenter, followed
 //! ```
 //!
 //! Requests and answers are types of their own, and what is not done is a [`Refusal`]; nothing here knows gRPC.
@@ -14,13 +15,17 @@
 //! again before that is told so ([`Kind::Busy`]).
 //!
 //! Every operation may be repeated after a crash at any point. What decides is what vCenter has: its tasks, its
-//! volumes, its disks, the devices of its VMs. Only creating a volume needs a memory of its own, the journal.
+//! volumes, its disks, the devices of its VMs. Only creating a volume or a snapshot needs a memory of its own, the
+//! journal; and where there are several vCenters, `volume_infos` remember which of them has a volume.
 //!
 //! Deliberately absent: gRPC, VolumeAttachments, the metadata that vCenter shows of claims and pods.
 
+mod attempts;
 mod change;
+mod choose;
 mod create;
 pub(crate) mod journal;
+mod names;
 pub(crate) mod nodes;
 mod placement;
 mod policies;
@@ -29,8 +34,12 @@ mod queue;
 mod refused;
 mod search;
 mod site;
+mod sites;
+mod snapshots;
+mod sources;
 mod status;
 mod unsettled;
+pub(crate) mod volume_infos;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -43,8 +52,16 @@ use tokio::{sync::watch, time::timeout};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use vsphere::types::{AnyCnsBackingObjectDetails, CnsVolume};
 
-pub use self::site::Site;
-use self::{journal::Journal, nodes::Nodes, unsettled::Unsettled};
+use self::{
+    journal::Journal, nodes::Nodes, queue::Change, unsettled::Unsettled, volume_infos::VolumeInfos,
+};
+pub use self::{
+    placement::Selection,
+    site::Site,
+    sites::{Position, Sites},
+    snapshots::{Snapshot, SnapshotId, SnapshotPage},
+    sources::Source,
+};
 use crate::{
     in_flight::InFlight,
     refusal::{Kind, Refusal},
@@ -76,8 +93,10 @@ pub struct Create {
     pub limit: Option<u64>,
     /// The name of a storage policy.
     pub policy: Option<String>,
-    /// The URL of the datastore to use.
-    pub datastore_url: Option<String>,
+    /// The datastores that may be used.
+    pub selection: Selection,
+    /// What its content is copied from.
+    pub source: Option<Source>,
 }
 
 /// A volume that exists.
@@ -119,10 +138,10 @@ pub struct Listed {
 /// A part of a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page {
-    /// In vCenter's order.
+    /// Of one vCenter, in its order.
     pub volumes: Vec<Listed>,
     /// Where the next page begins.
-    pub next: Option<u64>,
+    pub next: Option<Position>,
 }
 
 /// Room for volumes, in bytes.
@@ -140,10 +159,10 @@ pub struct Volumes(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    /// Nothing while no configuration is in force.
-    site: watch::Receiver<Option<Arc<Site>>>,
+    sites: watch::Receiver<Sites>,
     nodes: Nodes,
     journal: Journal,
+    volume_infos: VolumeInfos,
     in_flight: InFlight,
     running: TaskTracker,
     unsettled: Unsettled,
@@ -152,29 +171,22 @@ struct Inner {
     overcommit: bool,
 }
 
-impl Inner {
-    fn site(&self) -> Result<Arc<Site>, Refusal> {
-        self.site.borrow().clone().ok_or_else(|| {
-            Refusal::new(Kind::Unavailable, "the driver has not connected to vCenter yet")
-        })
-    }
-}
-
 impl Volumes {
-    /// Operations on the volumes of whatever vCenter `site` has.
+    /// Operations on the volumes of whatever vCenters there are.
     pub(crate) fn new(
-        site: watch::Receiver<Option<Arc<Site>>>,
+        sites: watch::Receiver<Sites>,
         nodes: Nodes,
-        journal: Journal,
+        (journal, volume_infos): (Journal, VolumeInfos),
         settle: Duration,
         overcommit: bool,
     ) -> Self {
         let (in_flight, running) = (InFlight::default(), TaskTracker::new());
         let unsettled = Unsettled::new(settle.min(ATTACHED_WITHIN));
         Self(Arc::new(Inner {
-            site,
+            sites,
             nodes,
             journal,
+            volume_infos,
             in_flight,
             running,
             unsettled,
@@ -197,7 +209,7 @@ impl Volumes {
     /// When no datastore can take it, one of this name is different, or vCenter refuses.
     pub async fn create(&self, request: Create) -> Result<Volume, Refusal> {
         let name = request.name.clone();
-        self.hold(&name, async move |inner, _| create::create(&inner, &request).await).await
+        self.hold(&name, async move |inner, _| choose::create(&inner, &request).await).await
     }
 
     /// Deletes a volume and its disk. One that does not exist is done.
@@ -264,24 +276,24 @@ impl Volumes {
         status::exists(&self.0, volume).await
     }
 
-    /// The volumes of this cluster, beginning at an offset.
+    /// The volumes of this cluster, beginning at a position.
     ///
     /// # Errors
     /// When vCenter does not answer.
-    pub async fn list(&self, offset: u64, most: Option<u32>) -> Result<Page, Refusal> {
-        status::list(&self.0, offset, most).await
+    pub async fn list(&self, from: &Position, most: Option<u32>) -> Result<Page, Refusal> {
+        status::list(&self.0, from, most).await
     }
 
-    /// Room for volumes of a storage policy or a datastore.
+    /// Room for volumes of a storage policy on some datastores.
     ///
     /// # Errors
     /// When vCenter does not answer.
     pub async fn capacity(
         &self,
         policy: Option<&str>,
-        datastore_url: Option<&str>,
+        selection: &Selection,
     ) -> Result<Capacity, Refusal> {
-        status::capacity(&self.0, policy, datastore_url).await
+        status::capacity(&self.0, policy, selection).await
     }
 
     /// Which volumes the VMs of these nodes have, by node. A node that vCenter does not show, or whose devices it
@@ -302,6 +314,16 @@ impl Volumes {
     /// When there is no such VM, or vCenter does not answer.
     pub async fn slots(&self, node: &str) -> Result<u32, Refusal> {
         publish::slots(&self.0, node).await
+    }
+
+    /// Takes over from a process that may have begun to attach a volume to a node.
+    pub(crate) fn inherit_attach(&self, volume: &str, node: &str) {
+        self.0.unsettled.inherit(node, volume, Change::Attach);
+    }
+
+    /// Takes over from a process that may have begun to detach a volume from a node.
+    pub(crate) fn inherit_detach(&self, volume: &str, node: &str) {
+        self.0.unsettled.inherit(node, volume, Change::Detach);
     }
 
     /// Whether vCenter shows that nothing runs on a node: its VM is off or gone.

@@ -7,7 +7,7 @@ use crate::config::VCenter;
 /// The configuration of the CSI driver, with the Go driver's defaults where nothing is given.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CsiConfig {
-    /// From one to five, in the order of the file; no server twice.
+    /// One at least, in the order of the file; no server twice.
     pub vcenters: Vec<CsiVCenter>,
     /// As the file has it; [`CsiConfig::resolve_cluster_id`] finds the one that counts.
     pub cluster_id: Option<ClusterId>,

@@ -113,7 +113,6 @@ fn what_is_wrong_is_named_with_its_value_and_with_what_is_allowed() {
     }
     let both = "CSI_ENDPOINT=unix:///s X_CSI_MODE=both";
     assert_refused(both, &["X_CSI_MODE=both", "controller or node"]);
-    assert_refused(&format!("{NODE} LOGGER_LEVEL=DEBUG"), &["LOGGER_LEVEL=DEBUG", "PRODUCTION"]);
     for value in ["4", "1001", "many", "NaN"] {
         let words = format!("{CONTROLLER} INCLUSTER_CLIENT_BURST={value}");
         assert_refused(&words, &["INCLUSTER_CLIENT_BURST", value, "5 to 1000"]);
@@ -129,6 +128,21 @@ fn what_is_wrong_is_named_with_its_value_and_with_what_is_allowed() {
 }
 
 #[test]
+fn a_level_of_logs_that_the_go_driver_does_not_know_is_its_default_and_named() {
+    let settings = read_words(&format!("{NODE} LOGGER_LEVEL=DEBUG")).unwrap();
+    assert_eq!((settings.logs.log_format, settings.logs.verbosity), (Format::Json, 0));
+    assert_eq!(settings.unused, ["LOGGER_LEVEL=DEBUG (it is PRODUCTION or DEVELOPMENT)"]);
+}
+
+#[test]
+fn a_probe_needs_nothing_but_the_socket() {
+    let settings = read_words("CSI_ENDPOINT=unix:///csi/csi.sock --probe").unwrap();
+    assert_eq!((settings.health, settings.metrics), (None, None));
+    assert!(matches!(settings.mode, Mode::Probe));
+    assert_refused("--probe", &["CSI_ENDPOINT is missing"]);
+}
+
+#[test]
 fn a_flag_of_the_other_mode_is_refused() {
     assert_refused(&format!("{NODE} --attach"), &["--attach", "X_CSI_MODE=controller"]);
     assert_refused(&format!("{NODE} --overcommit"), &["--overcommit", "X_CSI_MODE=controller"]);
@@ -138,7 +152,7 @@ fn a_flag_of_the_other_mode_is_refused() {
 
 #[test]
 fn the_help_needs_no_environment_and_explains_it() {
-    let environment = [("LOGGER_LEVEL".to_owned(), "wrong".to_owned())].into();
+    let environment = [("INCLUSTER_CLIENT_QPS".to_owned(), "wrong".to_owned())].into();
     let answer = read([PROGRAM, "--help"].map(OsString::from), &environment).unwrap_err();
     assert!(answer.wanted);
     for name in ["X_CSI_MODE", "--kubelet-registration-path", "--attach"] {

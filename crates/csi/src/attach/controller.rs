@@ -67,6 +67,8 @@ pub(crate) struct Controller {
     busy: HashSet<Arc<str>>,
     writes: usize,
     operations: usize,
+    /// Whether what the last leader may have begun is noted.
+    took_over: bool,
     work: FuturesUnordered<BoxFuture<'static, Done>>,
 }
 
@@ -115,6 +117,7 @@ impl Controller {
             busy: HashSet::new(),
             writes: 0,
             operations: 0,
+            took_over: false,
             work: FuturesUnordered::new(),
         }
     }
@@ -144,7 +147,25 @@ impl Controller {
             };
             self.take(changed, Instant::now());
             if self.observer.is_synced() {
+                self.take_over();
                 self.start(Instant::now());
+            }
+        }
+    }
+
+    /// Notes the operations that the last leader may have begun: vCenter may still carry them out.
+    fn take_over(&mut self) {
+        if std::mem::replace(&mut self.took_over, true) {
+            return;
+        }
+        for (_, known) in self.observer.attachments.iter() {
+            let attachment = &known.value;
+            let Some(place) = self.observer.place(attachment) else { continue };
+            if attachment.deleting {
+                self.volumes.inherit_detach(&place.volume, &place.node);
+            }
+            if attachment.finalizer && !attachment.attached {
+                self.volumes.inherit_attach(&place.volume, &place.node);
             }
         }
     }

@@ -1,6 +1,10 @@
 //! Whether the process answers on its own socket, as the kubelet and the sidecars would find it.
 
-use std::{convert::Infallible, path::PathBuf, time::Duration};
+use std::{
+    convert::Infallible,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use daemon::{
     admin::{Check, Checks, Weight},
@@ -31,8 +35,7 @@ pub(super) async fn watch(
 ) -> Result<(), Infallible> {
     let mut well = true;
     loop {
-        let probed = timeout(BOUND, probe(&socket)).await;
-        let probed = probed.unwrap_or_else(|_| Err(format!("no answer within {BOUND:?}")));
+        let probed = probe(&socket).await;
         match &probed {
             Ok(()) => check.pass(""),
             Err(problem) => check.fail(problem.as_str()),
@@ -51,8 +54,17 @@ pub(super) async fn watch(
     }
 }
 
-async fn probe(socket: &std::path::Path) -> Result<(), String> {
-    let mut client = Client::connect(socket).await.map_err(|error| error.to_string())?;
-    let probed = client.call("/csi.v1.Identity/Probe", ProbeRequest {}).await;
-    probed.map(|_: ProbeResponse| ()).map_err(|status| status.message().to_owned())
+/// Calls `Probe` once.
+pub(super) async fn probe(socket: &Path) -> Result<(), String> {
+    let answer = async {
+        let mut client = Client::connect(socket).await.map_err(|error| {
+            format!("could not connect to the socket {}: {error}", socket.display())
+        })?;
+        let probed = client.call("/csi.v1.Identity/Probe", ProbeRequest {}).await;
+        probed.map(|_: ProbeResponse| ()).map_err(|status| status.message().to_owned())
+    };
+    let answer = timeout(BOUND, answer).await;
+    answer.unwrap_or_else(|_| {
+        Err(format!("no answer at the socket {} within {BOUND:?}", socket.display()))
+    })
 }

@@ -7,7 +7,9 @@ use cloud_config::Reader;
 use lab::manifest_files::{self, File};
 use serde_json::{Value, to_value};
 
-use super::{CONFIG_FILE, Parameters, configuration, manifests, namespace, storage_classes};
+use super::{
+    CONFIG_FILE, Parameters, configuration, manifests, namespace, snapshot_class, storage_classes,
+};
 
 const EXAMPLE: &str = include_str!("csi-vsphere.conf");
 const SOURCE: &str = "crates/csi/src/manifests.rs";
@@ -37,7 +39,13 @@ fn the_files_in_deploy_are_what_the_manifests_say() {
         source: SOURCE,
         objects: &classes,
     };
-    for file in [shipped, configuration, classes] {
+    let snapshots = File {
+        name: "csi-snapshot-class.yaml",
+        about: "# A class for snapshots. The cluster must have the CustomResourceDefinitions of kubernetes-csi/external-snapshotter.",
+        source: SOURCE,
+        objects: &[snapshot_class()],
+    };
+    for file in [shipped, configuration, classes, snapshots] {
         manifest_files::check(&file).unwrap();
     }
 }

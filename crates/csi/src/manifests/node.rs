@@ -1,14 +1,13 @@
 //! The node's half: one privileged container on every node, which mounts disks where the kubelet asks for them.
 //!
 //! It has no Secret and no way to vCenter. It is in the pod network: of the network it needs the Kubernetes API only, and
-//! a port on the node could be taken, above all by another CSI driver.
+//! a port on the node could be taken, above all by another CSI driver. It is probed by a command in the container, because
+//! volumes have to be mounted, and this container must not be restarted, while the pod network does not work.
 
 use k8s_openapi::api::apps::v1::DaemonSet;
 use serde_json::{Value, from_value, json};
 
-use super::{
-    DRIVER, HEALTH_PORT, NAMESPACE, NODE, PROGRAM, Parameters, SOCKET, field, health_probe,
-};
+use super::{DRIVER, NAMESPACE, NODE, PROGRAM, Parameters, SOCKET, field};
 
 pub(super) fn daemon_set(settings: &Parameters) -> Result<DaemonSet, serde_json::Error> {
     from_value(described(settings))
@@ -57,10 +56,7 @@ fn container(settings: &Parameters) -> Value {
         "name": NODE,
         "image": settings.image,
         "command": [PROGRAM],
-        "args": [
-            format!("--kubelet-registration-path={registered}"),
-            format!("--health-address=:{HEALTH_PORT}"),
-        ],
+        "args": [format!("--kubelet-registration-path={registered}")],
         "env": [
             {"name": "CSI_ENDPOINT", "value": format!("unix://{SOCKET}")},
             {"name": "X_CSI_MODE", "value": "node"},
@@ -68,8 +64,13 @@ fn container(settings: &Parameters) -> Value {
             field("NODE_NAME", "spec.nodeName"),
             field("CSI_NAMESPACE", "metadata.namespace"),
         ],
-        "ports": [{"name": "healthz", "containerPort": HEALTH_PORT, "protocol": "TCP"}],
-        "livenessProbe": health_probe(),
+        // A program is started for each, so less often than where a port is asked.
+        "livenessProbe": {
+            "exec": {"command": [PROGRAM, "--probe"]},
+            "periodSeconds": 20,
+            "timeoutSeconds": 10,
+            "failureThreshold": 3,
+        },
         // No limit: the check of a large file system needs memory, and must not be killed.
         "resources": {"requests": {"cpu": "10m", "memory": "32Mi"}},
         // Mounts that others see need a privileged container, and mounting needs root.
@@ -108,6 +109,16 @@ mod tests {
     fn nodes_have_no_credentials() {
         let text = described(&Parameters::default()).to_string();
         assert!(!text.contains("secret") && !text.contains("/etc/cloud"), "{text}");
+    }
+
+    #[test]
+    fn the_network_of_pods_does_not_decide_whether_a_node_s_pod_lives() {
+        let container = container(&Parameters::default());
+        for (name, probe) in container.as_object().unwrap() {
+            let is_probe = name.ends_with("Probe");
+            assert!(!is_probe || probe["exec"]["command"].is_array(), "{name}: {probe}");
+        }
+        assert_eq!(container["livenessProbe"]["exec"]["command"], json!([PROGRAM, "--probe"]));
     }
 
     #[test]

@@ -1,28 +1,55 @@
-//! The CustomResourceDefinition of the records in which operations are remembered over a crash.
+//! The CustomResourceDefinitions of the driver's records: operations that are remembered over a crash, and which vCenter
+//! has a volume.
 //!
-//! The Go driver installs it by itself when it starts. Ours has its names and fields and is more tolerant: fields that a
-//! newer Go driver writes are kept, and none is required, so that each driver reads what the other wrote.
+//! The Go driver installs them by itself when it starts. Ours have its names and fields and are more tolerant: fields
+//! that a newer Go driver writes are kept, and few are required, so that each driver reads what the other wrote.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_json::{Value, from_value, json};
 
 pub(super) fn definition() -> Result<CustomResourceDefinition, serde_json::Error> {
+    namespaced("CnsVolumeOperationRequest", "cnsvolumeoperationrequests", &schema())
+}
+
+pub(super) fn volume_infos() -> Result<CustomResourceDefinition, serde_json::Error> {
+    let text = || json!({"type": "string"});
+    let schema = json!({
+        "description": "Which vCenter has a volume, where there are several.",
+        "type": "object",
+        "required": ["spec"],
+        "properties": {
+            "spec": {
+                "type": "object",
+                "x-kubernetes-preserve-unknown-fields": true,
+                "required": ["volumeID", "vCenterServer"],
+                "properties": {"volumeID": text(), "vCenterServer": text()},
+            },
+        },
+    });
+    namespaced("CNSVolumeInfo", "cnsvolumeinfoes", &schema)
+}
+
+fn namespaced(
+    kind: &str,
+    plural: &str,
+    schema: &Value,
+) -> Result<CustomResourceDefinition, serde_json::Error> {
     from_value(json!({
-        "metadata": {"name": "cnsvolumeoperationrequests.cns.vmware.com"},
+        "metadata": {"name": format!("{plural}.cns.vmware.com")},
         "spec": {
             "group": "cns.vmware.com",
             "scope": "Namespaced",
             "names": {
-                "kind": "CnsVolumeOperationRequest",
-                "listKind": "CnsVolumeOperationRequestList",
-                "plural": "cnsvolumeoperationrequests",
-                "singular": "cnsvolumeoperationrequest",
+                "kind": kind,
+                "listKind": format!("{kind}List"),
+                "plural": plural,
+                "singular": kind.to_lowercase(),
             },
             "versions": [{
                 "name": "v1alpha1",
                 "served": true,
                 "storage": true,
-                "schema": {"openAPIV3Schema": schema()},
+                "schema": {"openAPIV3Schema": schema},
             }],
         },
     }))

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::{NAMESPACE, SOCKET, controller::restricted};
 
+const SNAPSHOTS: &str = "snapshot.storage.k8s.io";
 const REGISTRY: &str = "registry.k8s.io/sig-storage";
 
 /// The images of the sidecars.
@@ -19,6 +20,8 @@ pub struct Images {
     pub provisioner: String,
     /// Grows them.
     pub resizer: String,
+    /// Takes and deletes snapshots.
+    pub snapshotter: String,
 }
 
 impl Default for Images {
@@ -26,16 +29,18 @@ impl Default for Images {
         Self {
             provisioner: format!("{REGISTRY}/csi-provisioner:v5.1.0"),
             resizer: format!("{REGISTRY}/csi-resizer:v1.14.0"),
+            snapshotter: format!("{REGISTRY}/csi-snapshotter:v8.3.0"),
         }
     }
 }
 
 impl Images {
-    pub(super) fn containers(&self) -> [Value; 2] {
+    pub(super) fn containers(&self) -> [Value; 3] {
         [
             container("csi-provisioner", &self.provisioner, &["--default-fstype=ext4"]),
             // Volumes in use are grown, too; to watch every pod for those that are not would be for nothing.
             container("csi-resizer", &self.resizer, &["--handle-volume-inuse-error=false"]),
+            container("csi-snapshotter", &self.snapshotter, &[]),
         ]
     }
 }
@@ -64,20 +69,24 @@ fn container(name: &str, image: &str, flags: &[&str]) -> Value {
     })
 }
 
-/// What csi-provisioner requests as it is started here: without topology, snapshots, clones and capacities.
+/// What csi-provisioner requests as it is started here: without topology and capacities.
 #[must_use]
 pub fn provisioner_permissions() -> Vec<Permission> {
     let storage = |resource| ("storage.k8s.io", resource);
     let new = |resource, verbs: &[&str]| Permission::new(Scope::Cluster, resource, verbs);
     let mut all = vec![
-        new(("", "persistentvolumes"), &["list", "watch", "create", "patch", "delete"]),
-        // Updated when the node that was chosen for a claim is gone.
+        // Read one by one when they are cloned.
+        new(("", "persistentvolumes"), &["get", "list", "watch", "create", "patch", "delete"]),
+        // Updated when the node that was chosen for a claim is gone, and while a claim is cloned.
         new(("", "persistentvolumeclaims"), &["list", "watch", "update"]),
         new(storage("storageclasses"), &["list", "watch"]),
         // The node that was chosen for a claim.
         new(("", "nodes"), &["get"]),
         // A volume is deleted when it is attached nowhere.
         new(storage("volumeattachments"), &["list", "watch"]),
+        // The sources of claims.
+        new((SNAPSHOTS, "volumesnapshots"), &["get"]),
+        new((SNAPSHOTS, "volumesnapshotcontents"), &["get"]),
         new(("", "events"), &["create", "patch"]),
     ];
     all.extend(lease::permissions(NAMESPACE, "csi-vsphere-vmware-com"));
@@ -95,5 +104,19 @@ pub fn resizer_permissions() -> Vec<Permission> {
         new("events", &["create", "patch"]),
     ];
     all.extend(lease::permissions(NAMESPACE, "external-resizer-csi-vsphere-vmware-com"));
+    all
+}
+
+/// What csi-snapshotter requests as it is started here.
+#[must_use]
+pub fn snapshotter_permissions() -> Vec<Permission> {
+    let new = |resource, verbs: &[&str]| Permission::new(Scope::Cluster, resource, verbs);
+    let mut all = vec![
+        new((SNAPSHOTS, "volumesnapshotcontents"), &["get", "list", "watch", "patch"]),
+        new((SNAPSHOTS, "volumesnapshotcontents/status"), &["update", "patch"]),
+        new((SNAPSHOTS, "volumesnapshotclasses"), &["list", "watch"]),
+        new(("", "events"), &["create", "patch"]),
+    ];
+    all.extend(lease::permissions(NAMESPACE, "external-snapshotter-leader-csi-vsphere-vmware-com"));
     all
 }

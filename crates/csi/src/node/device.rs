@@ -1,8 +1,8 @@
 //! From the UUID of a disk, which vCenter knows, to the device that the kernel made for it.
 //!
-//! udev's links below `/dev/disk/by-id` are the first place to look, the kernel's own words in `/sys/block` the
-//! second: small distributions have no links. What the kernel reports of a device is compared with the UUID that
-//! was asked for, so that a stale link cannot lead to the disk of somebody else.
+//! The kernel decides: a device is the disk if `/sys/block` reports the disk's UUID for it, or for every path of a
+//! multipath map. udev's links below `/dev/disk/by-id` may be stale, so they prove nothing; they only explain why a disk
+//! is not found.
 
 use std::{
     fmt, fs, io,
@@ -12,6 +12,9 @@ use std::{
 };
 
 use rustix::fs::{major, minor};
+
+/// The major number of loop devices.
+const LOOP_DEVICES: u32 = 7;
 
 /// Where the kernel's files are: `/` but for tests.
 #[derive(Debug, Clone)]
@@ -115,6 +118,10 @@ impl DiskUuid {
             format!("eui.{self}"),
         ]
     }
+
+    fn is_reported_as(self, found: &[String]) -> bool {
+        found.iter().all(|one| self.wwids().contains(one))
+    }
 }
 
 /// The block device of a disk.
@@ -128,7 +135,7 @@ pub struct Device {
     pub number: (u32, u32),
 }
 
-/// A device is there, but is not the disk.
+/// A device is there, but is not proven to be the disk.
 #[derive(Debug, thiserror::Error)]
 pub enum NotTheDisk {
     /// The kernel knows the device by another name.
@@ -140,6 +147,22 @@ pub enum NotTheDisk {
         wanted: DiskUuid,
         /// What the kernel reports.
         found: String,
+    },
+    /// Nothing but a link says that it is the disk.
+    #[error("{} should be disk {wanted}, but the kernel reports no UUID for it", path.display())]
+    Unproven {
+        /// Where the link led.
+        path: PathBuf,
+        /// The disk that was asked for.
+        wanted: DiskUuid,
+    },
+    /// Two disks have the same UUID.
+    #[error("the kernel reports the UUID of disk {wanted} for several devices: {}", names.join(", "))]
+    Several {
+        /// The disk that was asked for.
+        wanted: DiskUuid,
+        /// The devices below `/sys/block`.
+        names: Vec<String>,
     },
     /// The link leads to something else.
     #[error("{} is not a block device", .0.display())]
@@ -158,22 +181,45 @@ pub enum NotTheDisk {
 /// Finds the device of a disk; `None` if the kernel has not made it yet.
 ///
 /// # Errors
-/// When something is there that is not the disk.
+/// When it is not certain which device is the disk, or a link leads to something that is not the disk.
 pub fn find(paths: &HostPaths, disk: DiskUuid) -> Result<Option<Device>, NotTheDisk> {
-    for link in disk.links() {
-        let link = paths.dev.join("disk/by-id").join(link);
-        match fs::canonicalize(&link) {
-            Ok(path) => return checked(paths, disk, path).map(Some),
-            // A link without a target is what a disk leaves behind for a moment when it goes.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(source) => return Err(NotTheDisk::Unreadable { path: link, source }),
+    let mut names = block_devices(&paths.sys);
+    names
+        .retain(|name| reported(&paths.sys, name).is_some_and(|found| disk.is_reported_as(&found)));
+    // The paths of a map report the same disk, and cannot be mounted while the map has them.
+    if let Some(map) = names.iter().position(|name| is_multipath(&paths.sys, name)) {
+        let map = names.swap_remove(map);
+        let of_map = paths_of(&paths.sys, &map);
+        names.retain(|name| !of_map.contains(name));
+        names.push(map);
+    }
+    match names.as_slice() {
+        [] => linked(paths, disk),
+        [name] => checked(paths, disk, paths.dev.join(name)).map(Some),
+        _ => {
+            names.sort();
+            Err(NotTheDisk::Several { wanted: disk, names })
         }
     }
-    let names = block_devices(&paths.sys);
-    let name = names
-        .into_iter()
-        .find(|name| wwid(&paths.sys, name).is_some_and(|found| disk.wwids().contains(&found)));
-    name.map(|name| checked(paths, disk, paths.dev.join(name))).transpose()
+}
+
+/// The device that a link leads to, if it proves to be the disk.
+fn linked(paths: &HostPaths, disk: DiskUuid) -> Result<Option<Device>, NotTheDisk> {
+    let mut stale = None;
+    for link in disk.links() {
+        let link = paths.dev.join("disk/by-id").join(link);
+        let found = match fs::canonicalize(&link) {
+            Ok(path) => checked(paths, disk, path),
+            // A link without a target is what a disk leaves behind for a moment when it goes.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(source) => Err(NotTheDisk::Unreadable { path: link, source }),
+        };
+        match found {
+            Ok(device) => return Ok(Some(device)),
+            Err(error) => stale = stale.or(Some(error)),
+        }
+    }
+    stale.map_or(Ok(None), Err)
 }
 
 fn checked(paths: &HostPaths, wanted: DiskUuid, path: PathBuf) -> Result<Device, NotTheDisk> {
@@ -185,15 +231,18 @@ fn checked(paths: &HostPaths, wanted: DiskUuid, path: PathBuf) -> Result<Device,
 /// Compares what the kernel reports for the number of a device with the disk that was asked for.
 ///
 /// # Errors
-/// When it is another disk.
+/// When it is another disk, or nothing proves that it is this one.
 pub fn verify(paths: &HostPaths, wanted: DiskUuid, device: &Device) -> Result<(), NotTheDisk> {
     let name = name_of(&paths.sys, device.number).unwrap_or_else(|| device.name.clone());
-    match wwid(&paths.sys, &name) {
-        Some(found) if !wanted.wwids().contains(&found) => {
-            Err(NotTheDisk::OtherDisk { path: device.path.clone(), wanted, found })
+    let path = || device.path.clone();
+    match reported(&paths.sys, &name) {
+        Some(found) if wanted.is_reported_as(&found) => Ok(()),
+        Some(found) => {
+            Err(NotTheDisk::OtherDisk { path: path(), wanted, found: found.join(" and ") })
         }
-        // Not every kernel reports one; then the link has to be believed.
-        _ => Ok(()),
+        // Never a disk of a VM: only somebody who made the link for a file, such as a lab, knows what it stands for.
+        None if device.number.0 == LOOP_DEVICES => Ok(()),
+        None => Err(NotTheDisk::Unproven { path: path(), wanted }),
     }
 }
 
@@ -234,9 +283,38 @@ pub fn opened(sys: &Path, path: PathBuf) -> Result<Device, NotTheDisk> {
     Ok(device)
 }
 
+/// The kernel hides the paths to an NVMe namespace, which have its identity and cannot be opened.
 fn block_devices(sys: &Path) -> Vec<String> {
-    let entries = fs::read_dir(sys.join("block")).into_iter().flatten().flatten();
+    let block = sys.join("block");
+    let is_hidden = |name: &String| {
+        let hidden = fs::read_to_string(block.join(name).join("hidden"));
+        hidden.is_ok_and(|text| text.trim() == "1")
+    };
+    names_in(&block).into_iter().filter(|name| !is_hidden(name)).collect()
+}
+
+fn names_in(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
+}
+
+/// What the kernel reports for a device, or for each path of a multipath map; nothing if one of them has no identity.
+fn reported(sys: &Path, name: &str) -> Option<Vec<String>> {
+    if is_multipath(sys, name) {
+        let all: Option<Vec<_>> = paths_of(sys, name).iter().map(|path| wwid(sys, path)).collect();
+        return all.filter(|all| !all.is_empty());
+    }
+    wwid(sys, name).map(|one| vec![one])
+}
+
+/// Whether it is a map of multipath, and not a volume that somebody made on top of a disk.
+fn is_multipath(sys: &Path, name: &str) -> bool {
+    let uuid = fs::read_to_string(sys.join("block").join(name).join("dm/uuid"));
+    uuid.is_ok_and(|uuid| uuid.starts_with("mpath-"))
+}
+
+fn paths_of(sys: &Path, map: &str) -> Vec<String> {
+    names_in(&sys.join("block").join(map).join("slaves"))
 }
 
 /// What the kernel reports: SCSI disks have it at the device, NVMe ones at the block device.
@@ -267,127 +345,4 @@ pub fn rescan_size(sys: &Path, device: &Device) -> io::Result<()> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::{
-        fs,
-        os::unix::fs::symlink,
-        path::{Path, PathBuf},
-    };
-
-    use tempfile::TempDir;
-
-    use super::{DiskUuid, HostPaths, NotTheDisk, find};
-
-    const UUID: &str = "6000c29a-1234-5678-9abc-def012345678";
-
-    fn host() -> (TempDir, HostPaths) {
-        let root = TempDir::new().unwrap();
-        let paths = HostPaths {
-            dev: root.path().join("dev"),
-            sys: root.path().join("sys"),
-            proc: "/proc".into(),
-        };
-        fs::create_dir_all(paths.dev.join("disk/by-id")).unwrap();
-        fs::create_dir_all(paths.sys.join("block")).unwrap();
-        (root, paths)
-    }
-
-    /// Any block device of this machine; what it holds is not read.
-    fn block_device() -> PathBuf {
-        let paths = super::block_devices("/sys".as_ref())
-            .into_iter()
-            .map(|name| Path::new("/dev").join(name));
-        paths
-            .into_iter()
-            .find(|path| super::device(path.clone()).is_ok())
-            .expect("a machine has a block device")
-    }
-
-    fn report(paths: &HostPaths, name: &str, wwid: &str) {
-        let directory = paths.sys.join("block").join(name).join("device");
-        fs::create_dir_all(&directory).unwrap();
-        fs::write(directory.join("wwid"), format!("{wwid}\n")).unwrap();
-    }
-
-    #[test]
-    fn uuids_are_read_in_every_spelling_and_nothing_else_is() {
-        let uuid: DiskUuid = UUID.parse().unwrap();
-        assert_eq!(uuid.to_string(), "6000c29a123456789abcdef012345678");
-        assert_eq!("6000C29A123456789ABCDEF012345678".parse(), Ok(uuid));
-        assert_eq!("60 00 c2 9a 12 34 56 78-9a bc de f0 12 34 56 78".parse(), Ok(uuid));
-        for wrong in [
-            "",
-            "6000",
-            "6000c29a123456789abcdef01234567",
-            "../../../../etc/passwd",
-            "é".repeat(16).as_str(),
-        ] {
-            assert!(wrong.parse::<DiskUuid>().is_err(), "{wrong}");
-        }
-        let long = format!("{UUID}00");
-        assert!(long.parse::<DiskUuid>().is_err());
-    }
-
-    #[test]
-    fn the_name_on_an_nvme_controller_is_made_of_the_same_digits() {
-        let uuid: DiskUuid = UUID.parse().unwrap();
-        assert_eq!(uuid.of_nvme().to_string(), "9abcdef012345678000c296a12345678");
-    }
-
-    #[test]
-    fn a_disk_that_is_not_there_yet_is_none() {
-        let (_root, paths) = host();
-        assert_eq!(find(&paths, UUID.parse().unwrap()).unwrap(), None);
-        // The link of a disk that has just gone.
-        symlink(
-            "/nonexistent",
-            paths.dev.join("disk/by-id/wwn-0x6000c29a123456789abcdef012345678"),
-        )
-        .unwrap();
-        assert_eq!(find(&paths, UUID.parse().unwrap()).unwrap(), None);
-    }
-
-    #[test]
-    fn a_link_to_a_file_is_refused() {
-        let (root, paths) = host();
-        let file = root.path().join("file");
-        fs::write(&file, "").unwrap();
-        symlink(&file, paths.dev.join("disk/by-id/wwn-0x6000c29a123456789abcdef012345678"))
-            .unwrap();
-        let refused = find(&paths, UUID.parse().unwrap());
-        assert!(matches!(refused, Err(NotTheDisk::NoBlockDevice(_))), "{refused:?}");
-    }
-
-    #[test]
-    fn a_stale_link_to_another_disk_is_refused() {
-        let disk = block_device();
-        let (_root, paths) = host();
-        let name = disk.file_name().unwrap().to_str().unwrap();
-        for link in
-            ["wwn-0x6000c29a123456789abcdef012345678", "nvme-eui.9abcdef012345678000c296a12345678"]
-        {
-            let link = paths.dev.join("disk/by-id").join(link);
-            symlink(&disk, &link).unwrap();
-            report(&paths, name, "naa.6000c29affffffffffffffffffffffff");
-            let refused = find(&paths, UUID.parse().unwrap());
-            assert!(matches!(refused, Err(NotTheDisk::OtherDisk { .. })), "{refused:?}");
-            report(&paths, name, "naa.6000c29a123456789abcdef012345678");
-            assert_eq!(find(&paths, UUID.parse().unwrap()).unwrap().unwrap().path, disk);
-            fs::remove_file(&link).unwrap();
-        }
-    }
-
-    #[test]
-    fn without_links_the_kernels_own_words_are_used() {
-        let disk = block_device();
-        let (_root, paths) = host();
-        let name = disk.file_name().unwrap().to_str().unwrap();
-        for wwid in ["naa.6000c29a123456789abcdef012345678", "eui.9abcdef012345678000c296a12345678"]
-        {
-            report(&paths, name, wwid);
-            symlink(&disk, paths.dev.join(name)).unwrap();
-            assert_eq!(find(&paths, UUID.parse().unwrap()).unwrap().unwrap().name, name);
-            fs::remove_file(paths.dev.join(name)).unwrap();
-        }
-    }
-}
+mod tests;

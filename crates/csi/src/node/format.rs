@@ -8,7 +8,7 @@ use std::{fs, process::Command};
 use super::probe::FileSystem;
 
 /// Where the tools of file systems are, whatever the environment says.
-const TOOLS: &str = "/usr/sbin:/usr/bin:/sbin:/bin";
+pub(super) const TOOLS: &str = "/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// Since when XFS has times beyond 2038 and counts the blocks of its inode trees; older kernels refuse to mount
 /// either.

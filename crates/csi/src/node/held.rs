@@ -46,6 +46,14 @@ impl Held {
         &self.device
     }
 
+    /// Whether it has grown beyond its ext file system.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub(super) fn has_room(&self) -> io::Result<bool> {
+        probe::has_room(&self.file)
+    }
+
     /// Its size in bytes, and what it holds now.
     ///
     /// # Errors

@@ -58,6 +58,9 @@ pub enum Step {
     ClearMark(PathBuf),
     /// Repairs what a file system's own checker repairs without being asked.
     Check { device: PathBuf, kind: FileSystem },
+    /// Grows an ext file system to the size of its device before it is mounted. Other file systems grow only when they
+    /// are mounted.
+    GrowUnmounted { device: PathBuf, kind: FileSystem },
     /// Mounts a file system.
     Mount { device: PathBuf, target: PathBuf, kind: FileSystem, options: Options },
     /// Shows a directory or a device at another place.
@@ -93,6 +96,8 @@ pub struct Disk {
     pub size: u64,
     /// What it holds.
     pub content: Content,
+    /// Whether it has grown beyond its ext file system.
+    pub has_room: bool,
 }
 
 /// What staging depends on.
@@ -147,6 +152,9 @@ pub fn stage(
         FileSystem::Xfs => options.add("nouuid"),
         FileSystem::Ext2 | FileSystem::Ext3 | FileSystem::Ext4 if !options.read_only() => {
             steps.push(Step::Check { device: device.clone(), kind });
+            if disk.has_room {
+                steps.push(Step::GrowUnmounted { device: device.clone(), kind });
+            }
         }
         _ => {}
     }

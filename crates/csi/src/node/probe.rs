@@ -105,6 +105,32 @@ pub fn read(mut disk: &File) -> io::Result<Content> {
     Ok(judge(&Ends { head: &head, tail: &tail, tail_start, size, marked }))
 }
 
+/// Whether a whole block group fits behind the ext file system of a disk: what the disk has grown by. Less than that may
+/// be left by mke2fs, too, and is not worth the full check that growing needs.
+///
+/// # Errors
+/// When the disk cannot be read.
+pub fn has_room(mut disk: &File) -> io::Result<bool> {
+    let size = disk.seek(SeekFrom::End(0))?;
+    let head = at(disk, 0, END.min(size))?;
+    Ok(has_room_behind(&Ends { head: &head, tail: &[], tail_start: size, size, marked: false }))
+}
+
+fn has_room_behind(ends: &Ends<'_>) -> bool {
+    const WITH_64_BITS: u32 = 0x80;
+    if ext(ends).is_none() {
+        return false;
+    }
+    let field = |offset| u64::from(ends.word(EXT_SUPERBLOCK + offset));
+    let has_high = ends.word(EXT_SUPERBLOCK + 96) & WITH_64_BITS != 0;
+    let blocks = field(4) | if has_high { field(336) << 32 } else { 0 };
+    let block = 1024_u64.checked_shl(ends.word(EXT_SUPERBLOCK + 24)).filter(|block| *block > 0);
+    let group = block.and_then(|block| block.checked_mul(field(32))).filter(|group| *group > 0);
+    let end = block.and_then(|block| block.checked_mul(blocks));
+    let needed = end.zip(group).and_then(|(end, group)| end.checked_add(group));
+    needed.is_some_and(|needed| needed <= ends.size)
+}
+
 fn at(mut disk: &File, offset: u64, length: u64) -> io::Result<Vec<u8>> {
     disk.seek(SeekFrom::Start(offset))?;
     let mut bytes = Vec::new();
@@ -173,20 +199,21 @@ fn judge(ends: &Ends<'_>) -> Content {
     }
 }
 
+const EXT_SUPERBLOCK: u64 = 1024;
+
 fn ext(ends: &Ends<'_>) -> Option<FileSystem> {
-    const SUPERBLOCK: u64 = 1024;
     const HAS_JOURNAL: u32 = 0x4;
     const JOURNAL_DEVICE: u32 = 0x8;
     /// Extents, 64 bits, flexible block groups, multiple mount protection and what came later.
     const INCOMPATIBLE_OF_EXT4: u32 = !0x1f;
     /// Everything but sparse superblocks, large files and B-trees in directories.
     const READ_ONLY_COMPATIBLE_OF_EXT4: u32 = !0x7;
-    if !ends.has(SUPERBLOCK + 56, &[0x53, 0xef]) {
+    if !ends.has(EXT_SUPERBLOCK + 56, &[0x53, 0xef]) {
         return None;
     }
-    let compatible = ends.word(SUPERBLOCK + 92);
-    let incompatible = ends.word(SUPERBLOCK + 96);
-    let read_only = ends.word(SUPERBLOCK + 100);
+    let compatible = ends.word(EXT_SUPERBLOCK + 92);
+    let incompatible = ends.word(EXT_SUPERBLOCK + 96);
+    let read_only = ends.word(EXT_SUPERBLOCK + 100);
     if incompatible & JOURNAL_DEVICE != 0 {
         return None;
     }

@@ -64,7 +64,8 @@ fn one(step: &Step, disk: Option<&Held>) -> Result<(), Failure> {
         Step::Mark(device) => with_mark(device, Mark::write)?,
         Step::ClearMark(device) => with_mark(device, Mark::clear)?,
         Step::Format { device, kind } => format(device, *kind)?,
-        Step::Check { device, kind } => check(device, *kind)?,
+        Step::Check { device, kind } => check(device, *kind, &[]).map(drop)?,
+        Step::GrowUnmounted { device, kind } => grow_unmounted(device, *kind)?,
         Step::Mount { device, target, kind, options } => {
             mounts::mount(device, target, kind.name(), options)?;
         }
@@ -83,9 +84,10 @@ fn look_again(step: &Step, disk: Option<&Held>) -> io::Result<()> {
     let (device, expected) = match step {
         Step::Wipe(device) | Step::Format { device, .. } => (device, Some(Content::Interrupted)),
         Step::Mark(device) => (device, Some(Content::Blank)),
-        Step::ClearMark(device) | Step::Check { device, .. } | Step::Mount { device, .. } => {
-            (device, None)
-        }
+        Step::ClearMark(device)
+        | Step::Check { device, .. }
+        | Step::GrowUnmounted { device, .. }
+        | Step::Mount { device, .. } => (device, None),
         Step::Bind { source, .. } if disk.is_some() => (source, None),
         _ => return Ok(()),
     };
@@ -134,9 +136,10 @@ fn format(device: &Path, kind: FileSystem) -> Result<(), Failure> {
     run(command, |code| code == 0).map(drop)
 }
 
-fn check(device: &Path, kind: FileSystem) -> Result<(), Failure> {
+/// Repairs what needs no decision; returns whether the file system could be looked at.
+fn check(device: &Path, kind: FileSystem, flags: &[&str]) -> Result<bool, Failure> {
     let mut command = tool(&format!("fsck.{kind}"));
-    command.arg("-p").arg(device);
+    command.arg("-p").args(flags).arg(device);
     // The answers are bits. Without this one errors were corrected, or it could not look, such as at a disk that another
     // mount namespace still has: the kernel decides then.
     const NOT_CORRECTED: i32 = 4;
@@ -144,7 +147,26 @@ fn check(device: &Path, kind: FileSystem) -> Result<(), Failure> {
     if code > 1 {
         warn!(device = %device.display(), code, "file system not checked; mounting it as it is");
     }
-    Ok(())
+    Ok(code <= 1)
+}
+
+/// Grows an ext file system that nobody has mounted; resize2fs insists on a full check before. What is whole is mounted
+/// even if it could not grow: the kubelet asks to grow it again when it is mounted, and learns the reason then.
+fn grow_unmounted(device: &Path, kind: FileSystem) -> Result<(), Failure> {
+    const FULLY: &[&str] = &["-f"];
+    if !check(device, kind, FULLY)? {
+        return Ok(());
+    }
+    let mut command = tool("resize2fs");
+    command.arg(device);
+    match run(command, |code| code == 0) {
+        Ok(_) => Ok(()),
+        Err(Failure::Program(text)) => {
+            warn!(device = %device.display(), error = text, "file system not grown; mounting it as it is");
+            check(device, kind, FULLY).map(drop)
+        }
+        Err(failure) => Err(failure),
+    }
 }
 
 fn grow(device: &Path, target: &Path, kind: FileSystem) -> Result<(), Failure> {
@@ -195,7 +217,7 @@ fn refuse(volume: &str, step: &Step, failure: Failure) -> Refusal {
         Failure::Program(text) => {
             let refusal = Refusal::new(Kind::Internal, format!("{what}: {text}"));
             match step {
-                Step::Check { device, .. } => refusal.remedy(format!(
+                Step::Check { device, .. } | Step::GrowUnmounted { device, .. } => refusal.remedy(format!(
                     "the file system has errors that need a decision; run fsck on {} on this node",
                     device.display()
                 )),
@@ -252,6 +274,9 @@ impl std::fmt::Display for Said<'_> {
             }
             Step::Format { device, kind } => write!(f, "format {} as {kind}", device.display()),
             Step::Check { device, kind } => write!(f, "check {kind} on {}", device.display()),
+            Step::GrowUnmounted { device, kind } => {
+                write!(f, "grow {kind} on {}", device.display())
+            }
             Step::Mount { device, target, .. } => {
                 write!(f, "mount {} at {}", device.display(), target.display())
             }

@@ -264,6 +264,7 @@ mod nodes {
                 Step::Format { device: device(), kind: FileSystem::Ext4 },
                 Step::ClearMark(device()),
                 Step::Check { device: device(), kind: FileSystem::Ext4 },
+                Step::GrowUnmounted { device: device(), kind: FileSystem::Ext4 },
                 Step::Mount {
                     device: device(),
                     target: blank.directory.path().to_owned(),
@@ -367,6 +368,68 @@ mod nodes {
                 assert_eq!(world.node.expand(expand).await.unwrap(), 1024 * MIB);
             }
             assert!(total().await > before + 400 * MIB);
+        });
+    }
+
+    #[test]
+    fn a_file_system_that_is_smaller_than_its_disk_is_grown_before_it_is_mounted() {
+        alone(
+            "a_file_system_that_is_smaller_than_its_disk_is_grown_before_it_is_mounted",
+            || async {
+                for kind in ["ext4", "ext3"] {
+                    let world = World::new(64 * MIB);
+                    let total = || async {
+                        world
+                            .node
+                            .stats("v".into(), world.path("staging"))
+                            .await
+                            .unwrap()
+                            .bytes
+                            .total
+                    };
+                    world.stage(kind, &[]).await.unwrap();
+                    fs::write(world.path("staging/file"), vec![7; 1 << 20]).unwrap();
+                    let before = total().await;
+                    world.unstage().await.unwrap();
+                    world.grow_disk(160 * MIB);
+                    let bytes = || fs::read(world.path("disk")).unwrap();
+                    let untouched = bytes();
+                    world.stage(kind, &["ro", "noload"]).await.unwrap();
+                    assert_eq!(total().await, before);
+                    world.unstage().await.unwrap();
+                    assert!(bytes() == untouched, "a read-only volume was written");
+                    for _ in 0..2 {
+                        world.stage(kind, &[]).await.unwrap();
+                        assert!(total().await > before + 80 * MIB);
+                        assert!(fs::read(world.path("staging/file")).unwrap() == vec![7; 1 << 20]);
+                        // What kubelet asks next is done already.
+                        let path = world.path("staging");
+                        let expand = Expand { volume: "v".into(), path, bytes: 160 * MIB };
+                        assert_eq!(world.node.expand(expand).await.unwrap(), 160 * MIB);
+                        world.unstage().await.unwrap();
+                        output(Command::new("e2fsck").args(["-f", "-n"]).arg(&world.device));
+                    }
+                }
+            },
+        );
+    }
+
+    #[test]
+    fn a_file_system_that_cannot_grow_is_mounted_as_it_is() {
+        alone("a_file_system_that_cannot_grow_is_mounted_as_it_is", || async {
+            let world = World::new(512 * MIB);
+            world.stage("ext4", &[]).await.unwrap();
+            fs::write(world.path("staging/file"), "data").unwrap();
+            world.unstage().await.unwrap();
+            world.grow_disk(1024 * MIB);
+            // In a mount namespace of its own, the tool is another one.
+            let broken = world.path("resize2fs");
+            fs::write(&broken, "#!/bin/sh\necho no memory >&2\nexit 1\n").unwrap();
+            output(Command::new("chmod").arg("755").arg(&broken));
+            let real = fs::canonicalize("/usr/sbin/resize2fs").unwrap();
+            output(Command::new("mount").arg("--bind").arg(&broken).arg(real));
+            world.stage("ext4", &[]).await.unwrap();
+            assert_eq!(fs::read_to_string(world.path("staging/file")).unwrap(), "data");
         });
     }
 

@@ -1,14 +1,15 @@
 //! The controller service.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
+use tokio::time::timeout;
 use tonic::{Request, Response, Status};
 
 use super::{BLOCK_VOLUME, parse, saturated};
 use crate::{
     metrics::{Metrics, Operation},
     proto::{
-        ControllerExpandVolumeRequest, ControllerExpandVolumeResponse,
+        self, ControllerExpandVolumeRequest, ControllerExpandVolumeResponse,
         ControllerGetCapabilitiesRequest, ControllerGetCapabilitiesResponse,
         ControllerGetVolumeRequest, ControllerGetVolumeResponse, ControllerModifyVolumeRequest,
         ControllerModifyVolumeResponse, ControllerPublishVolumeRequest,
@@ -22,16 +23,20 @@ use crate::{
         VolumeCondition, controller_get_volume_response,
         controller_server::Controller as Server,
         controller_service_capability::{self, Rpc, rpc},
+        list_snapshots_response,
         list_volumes_response::{self, Entry},
         validate_volume_capabilities_response::Confirmed,
     },
     refusal::{Kind, Refusal},
     serve::about_volume,
-    volumes::{Listed, Volumes},
+    volumes::{Listed, Snapshot, SnapshotPage, Volumes},
 };
 
 /// In the publish context: the UUID of the attached disk.
 pub(crate) const DISK_UUID: &str = "diskUUID";
+
+/// How long a question about capabilities waits for vCenter.
+const RELEASE_KNOWN_WITHIN: Duration = Duration::from_secs(3);
 
 /// The controller service.
 #[derive(Debug, Clone)]
@@ -53,7 +58,9 @@ impl Server for ControllerService {
         &self,
         request: Request<CreateVolumeRequest>,
     ) -> Result<Response<CreateVolumeResponse>, Status> {
-        let request = parse::create(request.into_inner())?;
+        let request = request.into_inner();
+        let content_source = request.volume_content_source.clone();
+        let request = parse::create(request)?;
         about_volume(&request.name);
         let running = self.metrics.start(Operation::Create);
         let created = running.ended(self.volumes.create(request).await)?;
@@ -61,6 +68,7 @@ impl Server for ControllerService {
             capacity_bytes: saturated(created.bytes),
             volume_id: created.id,
             volume_context: [("type".to_owned(), BLOCK_VOLUME.to_owned())].into(),
+            content_source,
             ..Volume::default()
         };
         Ok(Response::new(CreateVolumeResponse { volume: Some(volume) }))
@@ -145,12 +153,9 @@ impl Server for ControllerService {
     ) -> Result<Response<ListVolumesResponse>, Status> {
         let request = request.into_inner();
         let most = parse::max_entries(request.max_entries)?;
-        let offset = parse::token(&request.starting_token)?;
+        let from = parse::token(&request.starting_token)?;
         let running = self.metrics.start(Operation::List);
-        let page = running.ended(self.volumes.list(offset, most).await)?;
-        if offset > 0 && page.volumes.is_empty() {
-            return Err(parse::stale_token(&request.starting_token).into());
-        }
+        let page = running.ended(self.volumes.list(&from, most).await)?;
         let entry = |listed: Listed| Entry {
             status: Some(list_volumes_response::VolumeStatus {
                 published_node_ids: listed.nodes.iter().cloned().collect(),
@@ -176,8 +181,8 @@ impl Server for ControllerService {
             return Ok(Response::new(GetCapacityResponse::default()));
         }
         let parameters = parse::parameters(&request.parameters)?;
-        let (policy, url) = (parameters.policy.as_deref(), parameters.datastore_url.as_deref());
-        let capacity = self.volumes.capacity(policy, url).await?;
+        let policy = parameters.policy.as_deref();
+        let capacity = self.volumes.capacity(policy, &parameters.selection).await?;
         Ok(Response::new(GetCapacityResponse {
             available_capacity: saturated(capacity.available),
             maximum_volume_size: Some(saturated(capacity.largest)),
@@ -189,7 +194,7 @@ impl Server for ControllerService {
         &self,
         _request: Request<ControllerGetCapabilitiesRequest>,
     ) -> Result<Response<ControllerGetCapabilitiesResponse>, Status> {
-        let able = [
+        let mut able = vec![
             rpc::Type::CreateDeleteVolume,
             rpc::Type::PublishUnpublishVolume,
             rpc::Type::ListVolumes,
@@ -200,6 +205,13 @@ impl Server for ControllerService {
             rpc::Type::VolumeCondition,
             rpc::Type::SingleNodeMultiWriter,
         ];
+        if self.have_snapshots().await {
+            able.extend([
+                rpc::Type::CreateDeleteSnapshot,
+                rpc::Type::ListSnapshots,
+                rpc::Type::CloneVolume,
+            ]);
+        }
         let capability = |kind: rpc::Type| ControllerServiceCapability {
             r#type: Some(controller_service_capability::Type::Rpc(Rpc { r#type: kind.into() })),
         };
@@ -241,30 +253,64 @@ impl Server for ControllerService {
 
     async fn create_snapshot(
         &self,
-        _request: Request<CreateSnapshotRequest>,
+        request: Request<CreateSnapshotRequest>,
     ) -> Result<Response<CreateSnapshotResponse>, Status> {
-        Err(not_advertised("snapshots"))
+        let (volume, name) = parse::snapshot(request.into_inner())?;
+        about_volume(&volume);
+        let running = self.metrics.start(Operation::CreateSnapshot);
+        let taken = running.ended(self.volumes.take_snapshot(&volume, &name).await)?;
+        Ok(Response::new(CreateSnapshotResponse { snapshot: Some(snapshot(&taken)) }))
     }
 
     async fn delete_snapshot(
         &self,
-        _request: Request<DeleteSnapshotRequest>,
+        request: Request<DeleteSnapshotRequest>,
     ) -> Result<Response<DeleteSnapshotResponse>, Status> {
-        Err(not_advertised("snapshots"))
+        if let Some(id) = parse::snapshot_id(&request.into_inner().snapshot_id)? {
+            about_volume(&id.volume);
+            let running = self.metrics.start(Operation::DeleteSnapshot);
+            running.ended(self.volumes.delete_snapshot(&id).await)?;
+        }
+        Ok(Response::new(DeleteSnapshotResponse {}))
     }
 
     async fn list_snapshots(
         &self,
-        _request: Request<ListSnapshotsRequest>,
+        request: Request<ListSnapshotsRequest>,
     ) -> Result<Response<ListSnapshotsResponse>, Status> {
-        Err(not_advertised("snapshots"))
+        let request = request.into_inner();
+        let most = parse::max_entries(request.max_entries)?;
+        let from = parse::token(&request.starting_token)?;
+        let volume = Some(request.source_volume_id).filter(|id| !id.is_empty());
+        let running = self.metrics.start(Operation::ListSnapshots);
+        let page = match Some(request.snapshot_id).filter(|id| !id.is_empty()) {
+            Some(id) => {
+                let found = self.find_snapshot(&id).await;
+                let found = running.ended(found)?;
+                let is_meant =
+                    |one: &Snapshot| volume.as_ref().is_none_or(|id| *id == one.id.volume);
+                let snapshots = found.into_iter().filter(is_meant).collect();
+                SnapshotPage { snapshots, next: None }
+            }
+            None => {
+                let listed = self.volumes.list_snapshots(volume.as_deref(), &from, most).await;
+                running.ended(listed)?
+            }
+        };
+        let entry =
+            |one: &Snapshot| list_snapshots_response::Entry { snapshot: Some(snapshot(one)) };
+        Ok(Response::new(ListSnapshotsResponse {
+            entries: page.snapshots.iter().map(entry).collect(),
+            next_token: page.next.map(|next| next.to_string()).unwrap_or_default(),
+        }))
     }
 
     async fn get_snapshot(
         &self,
         _request: Request<GetSnapshotRequest>,
     ) -> Result<Response<GetSnapshotResponse>, Status> {
-        Err(not_advertised("snapshots"))
+        // Part of the specification for too short a time: what checks capabilities does not know it.
+        Err(not_advertised("GetSnapshot; ListSnapshots takes the id of a snapshot"))
     }
 
     async fn controller_modify_volume(
@@ -276,6 +322,19 @@ impl Server for ControllerService {
 }
 
 impl ControllerService {
+    /// Whether snapshots and clones work: they are taken to while vCenter has not been reached yet.
+    async fn have_snapshots(&self) -> bool {
+        let known = timeout(RELEASE_KNOWN_WITHIN, self.volumes.have_snapshots()).await;
+        known.ok().flatten().unwrap_or(true)
+    }
+
+    async fn find_snapshot(&self, id: &str) -> Result<Option<Snapshot>, Refusal> {
+        match parse::snapshot_id(id)? {
+            Some(id) => self.volumes.snapshot(&id).await,
+            None => Ok(None),
+        }
+    }
+
     /// All nodes that have a volume.
     async fn nodes_of(&self, volume: &str) -> Result<BTreeSet<String>, Status> {
         match self.volumes.get(volume).await {
@@ -288,6 +347,21 @@ impl ControllerService {
 
 fn not_advertised(what: &str) -> Status {
     Status::unimplemented(format!("this version of the driver has no {what}"))
+}
+
+fn snapshot(found: &Snapshot) -> proto::Snapshot {
+    proto::Snapshot {
+        size_bytes: saturated(found.bytes),
+        snapshot_id: found.id.to_string(),
+        source_volume_id: found.id.volume.clone(),
+        creation_time: Some(prost_types::Timestamp {
+            seconds: found.taken.as_second(),
+            nanos: found.taken.subsec_nanosecond(),
+        }),
+        // vCenter answers when the snapshot can be used.
+        ready_to_use: true,
+        ..proto::Snapshot::default()
+    }
 }
 
 fn volume(listed: Listed) -> Volume {

@@ -12,10 +12,11 @@ use crate::{
     proto::{
         self, CapacityRange, VolumeCapability,
         volume_capability::{AccessType, access_mode::Mode},
+        volume_content_source::Type,
     },
     refusal::{Kind, Refusal},
     rpc::controller::DISK_UUID,
-    volumes::Create,
+    volumes::{Create, Position, Selection, SnapshotId, Source},
 };
 
 /// The longest string field of a request, by the specification.
@@ -98,7 +99,13 @@ fn usage(capability: Option<VolumeCapability>) -> Result<Usage, Refusal> {
         Some(many) => {
             let what =
                 format!("access mode {} is not possible: a disk has one node", many.as_str_name());
-            return Err(invalid(what).remedy("use ReadWriteOnce or ReadWriteOncePod"));
+            let remedy = match many {
+                Mode::MultiNodeReaderOnly => {
+                    "use ReadWriteOnce, with a clone, or a volume from one snapshot, for each node that reads"
+                }
+                _ => "use ReadWriteOnce or ReadWriteOncePod",
+            };
+            return Err(invalid(what).remedy(remedy));
         }
     };
     let access = match capability.access_type {
@@ -193,11 +200,12 @@ pub(crate) fn expand(request: &proto::NodeExpandVolumeRequest) -> Result<Expand,
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Parameters {
     pub(crate) policy: Option<String>,
-    pub(crate) datastore_url: Option<String>,
+    pub(crate) selection: Selection,
 }
 
 /// Parameters that a StorageClass of this driver may have.
-const PARAMETERS: [&str; 3] = ["storagepolicyname", "datastoreurl", "fstype"];
+const PARAMETERS: [&str; 5] =
+    ["storagepolicyname", "datastoreurl", "datastores", "datastorecluster", "fstype"];
 /// Of the sidecars, which take most of them out themselves.
 const SIDECARS: &str = "csi.storage.k8s.io/";
 const IN_TREE: &str = "csimigration";
@@ -208,7 +216,13 @@ pub(crate) fn parameters(given: &HashMap<String, String>) -> Result<Parameters, 
         let value = Some(value.trim().to_owned()).filter(|value| !value.is_empty());
         match key.to_ascii_lowercase().as_str() {
             "storagepolicyname" => parameters.policy = value,
-            "datastoreurl" => parameters.datastore_url = value,
+            "datastoreurl" => parameters.selection.url = value,
+            "datastorecluster" => parameters.selection.cluster = value,
+            "datastores" => {
+                let items = value.iter().flat_map(|list| list.split(','));
+                let items = items.map(str::trim).filter(|item| !item.is_empty());
+                parameters.selection.datastores = items.map(str::to_owned).collect();
+            }
             // Accepted for old classes; csi.storage.k8s.io/fstype is the one that counts.
             "fstype" => {}
             lower if lower.starts_with(SIDECARS) => {}
@@ -223,33 +237,75 @@ pub(crate) fn parameters(given: &HashMap<String, String>) -> Result<Parameters, 
             }
         }
     }
+    let Selection { url, datastores, cluster } = &parameters.selection;
+    let ways = [url.is_some(), !datastores.is_empty(), cluster.is_some()];
+    if ways.into_iter().filter(|given| *given).count() > 1 {
+        let what =
+            "the StorageClass has more than one of datastoreurl, datastores and datastorecluster";
+        return Err(invalid(what).remedy("keep one of them"));
+    }
     Ok(parameters)
 }
 
 /// A volume that is to be created.
 pub(crate) fn create(request: proto::CreateVolumeRequest) -> Result<Create, Refusal> {
-    let name = request.name;
+    let name = name(request.name)?;
+    some_capabilities(&request.volume_capabilities)?;
+    capabilities(&request.volume_capabilities)?;
+    let source = request.volume_content_source.map(source).transpose()?;
+    if !request.mutable_parameters.is_empty() {
+        return Err(invalid(format!("volume {name}: mutable parameters are not supported"))
+            .remedy("remove the volumeAttributesClassName from the claim"));
+    }
+    let Parameters { policy, selection } = parameters(&request.parameters)?;
+    let (required, limit) = range(request.capacity_range.as_ref())?;
+    Ok(Create { name, required, limit, policy, selection, source })
+}
+
+/// The name of a request.
+fn name(name: String) -> Result<String, Refusal> {
     if name.is_empty() {
         return Err(invalid("name is missing"));
     }
     if name.len() > LONGEST || name.chars().any(char::is_control) {
         return Err(invalid("name is longer than 128 bytes or has control characters"));
     }
-    some_capabilities(&request.volume_capabilities)?;
-    capabilities(&request.volume_capabilities)?;
-    if request.volume_content_source.is_some() {
-        let what = format!(
-            "volume {name}: volumes from snapshots or other volumes are not supported by this version of the driver"
-        );
-        return Err(invalid(what).remedy("create it without a dataSource"));
+    Ok(name)
+}
+
+/// What the content of a new volume comes from. Whatever cannot be the id of a snapshot is the id of none.
+fn source(given: proto::VolumeContentSource) -> Result<Source, Refusal> {
+    match given.r#type {
+        None => Err(invalid("volume_content_source has no type")),
+        Some(Type::Volume(source)) => Ok(Source::Volume(volume(&source.volume_id)?)),
+        Some(Type::Snapshot(source)) => {
+            let text = source.snapshot_id;
+            if text.is_empty() {
+                return Err(invalid("snapshot_id is missing"));
+            }
+            let what = || format!("snapshot {} does not exist", quoted(&text));
+            let id = SnapshotId::parse(&text);
+            id.map(Source::Snapshot).ok_or_else(|| Refusal::new(Kind::NotFound, what()))
+        }
     }
-    if !request.mutable_parameters.is_empty() {
-        return Err(invalid(format!("volume {name}: mutable parameters are not supported"))
-            .remedy("remove the volumeAttributesClassName from the claim"));
+}
+
+/// The volume and name of a snapshot that is to be taken. The parameters of its class mean nothing to the Go driver, nor
+/// to this one.
+pub(crate) fn snapshot(request: proto::CreateSnapshotRequest) -> Result<(String, String), Refusal> {
+    let name = name(request.name)?;
+    if request.source_volume_id.is_empty() {
+        return Err(invalid("source_volume_id is missing"));
     }
-    let Parameters { policy, datastore_url } = parameters(&request.parameters)?;
-    let (required, limit) = range(request.capacity_range.as_ref())?;
-    Ok(Create { name, required, limit, policy, datastore_url })
+    Ok((volume(&request.source_volume_id)?, name))
+}
+
+/// The id of a snapshot; nothing if no snapshot can be called so.
+pub(crate) fn snapshot_id(text: &str) -> Result<Option<SnapshotId>, Refusal> {
+    if text.is_empty() {
+        return Err(invalid("snapshot_id is missing"));
+    }
+    Ok(SnapshotId::parse(text))
 }
 
 pub(crate) fn some_capabilities(given: &[VolumeCapability]) -> Result<(), Refusal> {
@@ -318,14 +374,14 @@ pub(crate) fn max_entries(number: i32) -> Result<Option<u32>, Refusal> {
 }
 
 /// Where a page begins.
-pub(crate) fn token(text: &str) -> Result<u64, Refusal> {
-    if text.is_empty() { Ok(0) } else { text.parse().map_err(|_| stale_token(text)) }
-}
-
-/// A token that leads nowhere, or does not any more.
-pub(crate) fn stale_token(text: &str) -> Refusal {
-    let what = format!("starting_token {text:?} does not lead to a page");
-    Refusal::new(Kind::Busy, what).remedy("list again without a token")
+pub(crate) fn token(text: &str) -> Result<Position, Refusal> {
+    if text.is_empty() {
+        return Ok(Position::default());
+    }
+    text.parse().map_err(|_| {
+        let what = format!("starting_token {} does not lead to a page", quoted(text));
+        Refusal::new(Kind::Busy, what).remedy("list again without a token")
+    })
 }
 
 /// The bytes that are required, if any, and the most that are allowed.

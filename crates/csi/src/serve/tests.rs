@@ -16,7 +16,7 @@ use lab::{Wait, log::Log, until};
 use tempfile::TempDir;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::UnixStream,
+    net::{UnixSocket, UnixStream},
     sync::Notify,
     task::JoinSet,
 };
@@ -274,7 +274,10 @@ async fn the_socket_of_a_process_that_does_not_answer_is_taken() {
     let path = directory.path().join("csi.sock");
     // A process that waits for a disk: killed, not gone, and its socket takes connections until its backlog is full.
     for is_full in [false, true] {
-        let _predecessor = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let predecessor = UnixSocket::new_stream().unwrap();
+        predecessor.bind(&path).unwrap();
+        // A longer one would need more files than ordinary users may open.
+        let _predecessor = predecessor.listen(4).unwrap();
         let mut waiting = Vec::new();
         while is_full && let Ok(stream) = UnixStream::connect(&path).await {
             waiting.push(stream);

@@ -3,23 +3,46 @@
 use vsphere::{
     cns::{Content, NewVolume, Select},
     connection::Connection,
-    error::{Cause, Error, Missing, Remedy},
-    types::{CnsVolume, CnsVolumeId, VStorageObject},
+    error::{Error, Missing, Remedy},
+    types::{CnsSnapshot, CnsVolume, CnsVolumeId, VStorageObject},
 };
 
 use super::{
     Expanded, HELD_FOR, Inner, MEBIBYTE, placement::Size, refused::refused, site::Site, size_of,
+    snapshots, sources,
 };
 use crate::refusal::{Kind, Refusal};
 
 pub(super) async fn delete(inner: &Inner, volume: &str) -> Result<(), Refusal> {
-    let site = inner.site()?;
+    let sites = inner.sites()?;
+    let Some(site) = inner.site_of(volume).await? else { return Ok(()) };
+    let deleted = delete_in(inner, &site, volume).await;
+    let deleted = deleted.map_err(|refusal| sites.attribute(&site, refusal))?;
+    // Its record may be older than its move to another vCenter.
+    if deleted == Deleted::Before
+        && let Some(other) = inner.moved_from(&site, volume).await?
+    {
+        let deleted = delete_in(inner, &other, volume).await;
+        deleted.map_err(|refusal| sites.attribute(&other, refusal))?;
+    }
+    inner.volume_infos.forget(volume).await
+}
+
+/// How a volume comes not to be there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Deleted {
+    Now,
+    /// There was nothing to delete.
+    Before,
+}
+
+async fn delete_in(inner: &Inner, site: &Site, volume: &str) -> Result<Deleted, Refusal> {
     let connection = site.connection()?;
     let id = CnsVolumeId::from(volume);
     let what = format!("volume {volume} was not deleted");
     // It is not known of every release whether it refuses, or deletes the snapshots, too.
-    refuse_with_snapshots(&connection, &id, &what).await?;
-    let Err(error) = delete_once(&connection, &id).await else { return Ok(()) };
+    refuse_with_snapshots(inner, site, &connection, volume, &what).await?;
+    let Err(error) = delete_once(&connection, &id).await else { return Ok(Deleted::Now) };
     if error.fault().is_none() && !matches!(error.remedy, Remedy::Unfinished { .. }) {
         // There was no answer: CNS may have a record although there is no disk.
         return Err(refused(what, error));
@@ -39,13 +62,14 @@ pub(super) async fn delete(inner: &Inner, volume: &str) -> Result<(), Refusal> {
         // the task: whether there is a disk decides.
         _ => {
             let is_unknown = matches!(error.remedy, Remedy::NotFound { .. });
-            match restore(&site, &connection, volume, is_unknown).await {
-                Ok(Left::Nothing) => Ok(()),
+            match restore(site, &connection, volume, is_unknown).await {
+                Ok(Left::Nothing) => Ok(Deleted::Before),
                 Ok(Left::Restored) => {
-                    refuse_with_snapshots(&connection, &id, &what).await?;
-                    delete_once(&connection, &id).await.map_err(|error| refused(what, error))
+                    refuse_with_snapshots(inner, site, &connection, volume, &what).await?;
+                    let deleted = delete_once(&connection, &id).await;
+                    deleted.map(|()| Deleted::Now).map_err(|error| refused(what, error))
                 }
-                Ok(Left::Known) => Err(with_snapshots(&connection, &id, what, error).await),
+                Ok(Left::Known) => Err(with_snapshots(&connection, volume, what, error).await),
                 Err(refusal) => Err(refusal),
             }
         }
@@ -56,6 +80,16 @@ async fn delete_once(connection: &Connection, id: &CnsVolumeId) -> Result<(), Er
     connection.volumes().delete(id, true).await?.wait(HELD_FOR).await
 }
 
+/// Whether a volume exists. CNS shows some volumes late, and has lost others: then the disk decides.
+pub(super) async fn exists(connection: &Connection, volume: &str) -> Result<bool, Refusal> {
+    if find(connection, volume).await?.is_some() {
+        return Ok(true);
+    }
+    let disk = disk(connection, volume).await;
+    disk.map(|size| size.is_some())
+        .map_err(|error| refused(format!("volume {volume} could not be read"), error))
+}
+
 /// The size of a first class disk in MiB; nothing if there is no such disk.
 pub(super) async fn disk(connection: &Connection, id: &str) -> Result<Option<i64>, Error> {
     Ok(read_disk(connection, id).await?.map(|disk| disk.config.capacity_in_mb))
@@ -64,16 +98,9 @@ pub(super) async fn disk(connection: &Connection, id: &str) -> Result<Option<i64
 async fn read_disk(connection: &Connection, id: &str) -> Result<Option<VStorageObject>, Error> {
     match connection.disks().await?.read(id).await {
         Ok(disk) => Ok(Some(disk)),
-        Err(error)
-            if matches!(
-                error.remedy,
-                Remedy::NotFound { what: Missing::Volume(_) | Missing::Unnamed }
-            ) =>
-        {
+        Err(error) if matches!(error.remedy, Remedy::NotFound { what: Missing::Volume(_) }) => {
             Ok(None)
         }
-        // What cannot be the id of a disk is the id of none.
-        Err(error) if matches!(error.remedy, Remedy::Invalid { .. }) => Ok(None),
         Err(error) => Err(error),
     }
 }
@@ -136,56 +163,57 @@ async fn register(
     registered.await.map(|_| ()).map_err(|error| refused(what(), error))
 }
 
-/// The ids of the snapshots of a volume; none where the release has no snapshots, or CNS does not know the volume.
-async fn snapshots(connection: &Connection, id: &CnsVolumeId) -> Result<Vec<String>, Error> {
-    let mut pages = connection.volumes().snapshots_of(id);
-    let page = match pages.next_page(super::LIMIT).await {
-        Ok(page) => page.unwrap_or_default(),
-        Err(error) if matches!(error.failure().cause, Cause::TooOld(_)) => Vec::new(),
-        Err(error) if matches!(error.remedy, Remedy::NotFound { .. }) => Vec::new(),
-        Err(error) => return Err(error),
-    };
-    let mut ids = Vec::new();
-    for snapshot in page {
-        match snapshot {
-            Ok(snapshot) => ids.push(snapshot.snapshot_id.id),
-            Err(error) if matches!(error.remedy, Remedy::NotFound { .. }) => {}
-            Err(error) => return Err(error),
-        }
+/// The snapshots of a volume; none where the release has no snapshots, or CNS does not know the volume.
+async fn snapshots(connection: &Connection, id: &str) -> Result<Vec<CnsSnapshot>, Error> {
+    if !connection.volumes().has_snapshots().await? {
+        return Ok(Vec::new());
     }
-    Ok(ids)
+    snapshots::of_volume(connection, id).await
 }
 
 async fn refuse_with_snapshots(
+    inner: &Inner,
+    site: &Site,
     connection: &Connection,
-    id: &CnsVolumeId,
+    id: &str,
     what: &str,
 ) -> Result<(), Refusal> {
     match snapshots(connection, id).await {
-        Ok(ids) if ids.is_empty() => Ok(()),
-        Ok(ids) => Err(has_snapshots(what, &ids)),
+        Ok(all) => match sources::sweep(inner, site, connection, all).await? {
+            left if left.is_empty() => Ok(()),
+            left => Err(has_snapshots(what, &left)),
+        },
         // What is not there has none, whatever CNS makes of its id.
-        Err(error) => match disk(connection, &id.id).await {
+        Err(error) => match disk(connection, id).await {
             Ok(None) => Ok(()),
             _ => Err(refused(format!("{what}: its snapshots could not be read"), error)),
         },
     }
 }
 
-/// The refusal of a change that vCenter gave no reason for: snapshots are the usual one.
-async fn with_snapshots(
+/// Deletes what clones that were given up left of a volume; returns whether there was anything.
+async fn sweep(
+    inner: &Inner,
+    site: &Site,
     connection: &Connection,
-    id: &CnsVolumeId,
-    what: String,
-    error: Error,
-) -> Refusal {
+    volume: &str,
+) -> Result<bool, Refusal> {
+    // If they cannot be read, the refusal of the change is the better one.
+    let all = snapshots(connection, volume).await.unwrap_or_default();
+    let count = all.len();
+    Ok(sources::sweep(inner, site, connection, all).await?.len() < count)
+}
+
+/// The refusal of a change that vCenter gave no reason for: snapshots are the usual one.
+async fn with_snapshots(connection: &Connection, id: &str, what: String, error: Error) -> Refusal {
     match snapshots(connection, id).await {
-        Ok(ids) if !ids.is_empty() => has_snapshots(&what, &ids).because(error),
+        Ok(all) if !all.is_empty() => has_snapshots(&what, &all).because(error),
         _ => refused(what, error),
     }
 }
 
-fn has_snapshots(what: &str, ids: &[String]) -> Refusal {
+fn has_snapshots(what: &str, all: &[CnsSnapshot]) -> Refusal {
+    let ids: Vec<_> = all.iter().map(|one| one.snapshot_id.id.as_str()).collect();
     let what = format!("{what}: it has the snapshots {}", ids.join(", "));
     let remedy = "delete its VolumeSnapshots, and those that only vCenter knows there";
     Refusal::new(Kind::Precondition, what).remedy(remedy)
@@ -198,7 +226,18 @@ pub(super) async fn expand(
     limit: Option<u64>,
 ) -> Result<Expanded, Refusal> {
     let wanted = super::mebibytes(required, limit)?;
-    let site = inner.site()?;
+    let sites = inner.sites()?;
+    let site = inner.site_of(volume).await?.ok_or_else(|| absent(volume))?;
+    let expanded = expand_in(inner, &site, volume, wanted).await;
+    expanded.map_err(|refusal| sites.attribute(&site, refusal))
+}
+
+pub(super) async fn expand_in(
+    inner: &Inner,
+    site: &Site,
+    volume: &str,
+    wanted: i64,
+) -> Result<Expanded, Refusal> {
     let connection = site.connection()?;
     let id = CnsVolumeId::from(volume);
     let now = find(&connection, volume).await?;
@@ -213,7 +252,7 @@ pub(super) async fn expand(
         && may_be_unknown(error)
     {
         let is_unknown = matches!(error.remedy, Remedy::NotFound { .. });
-        match restore(&site, &connection, volume, is_unknown).await? {
+        match restore(site, &connection, volume, is_unknown).await? {
             Left::Restored => extended = extend().await,
             Left::Nothing => return Err(absent(volume).because(error.clone())),
             Left::Known => {}
@@ -231,9 +270,19 @@ pub(super) async fn expand(
         // Some faults come after the work was done, and old sizes are shown for a while: the disk decides.
         _ => match disk(&connection, volume).await {
             Ok(Some(size)) if size >= wanted => Ok(expanded(size)),
-            Ok(Some(_)) if matches!(error.remedy, Remedy::Refused | Remedy::Invalid { .. }) => {
-                let refusal = with_snapshots(&connection, &id, what.clone(), error).await;
-                Err(in_use(inner, &connection, volume, what, refusal).await)
+            // Of snapshots, some releases say just that the disk failed.
+            Ok(Some(_))
+                if matches!(
+                    error.remedy,
+                    Remedy::Refused | Remedy::Invalid { .. } | Remedy::Retry
+                ) =>
+            {
+                if sweep(inner, site, &connection, volume).await? {
+                    // The next attempt has one snapshot less in its way.
+                    return Box::pin(expand_in(inner, site, volume, wanted)).await;
+                }
+                let refusal = with_snapshots(&connection, volume, what.clone(), error).await;
+                Err(in_use(inner, site, volume, what, refusal).await)
             }
             _ => Err(refused(what, error)),
         },
@@ -243,17 +292,17 @@ pub(super) async fn expand(
 /// The refusal to grow a volume for no reason that vCenter gave: if a node has it, that is the usual one.
 async fn in_use(
     inner: &Inner,
-    connection: &Connection,
+    site: &Site,
     volume: &str,
     what: String,
     refusal: Refusal,
 ) -> Refusal {
-    if refusal.kind == Kind::Precondition {
+    if matches!(refusal.kind, Kind::Precondition | Kind::Unavailable) {
         return refusal;
     }
     // CNS may not show the volume yet, so the devices of the nodes' VMs decide. The sidecar repeats such a request when
     // no pod uses the volume any more.
-    match super::publish::holder(inner, connection, volume).await {
+    match super::publish::holder(inner, site, volume).await {
         Some(vm) => Refusal::new(Kind::Precondition, what).because(refusal).remedy(format!(
             "{vm} has it, and vCenter before 7.0U2 grows detached volumes only: stop its pods"
         )),
@@ -261,7 +310,7 @@ async fn in_use(
     }
 }
 
-fn absent(volume: &str) -> Refusal {
+pub(super) fn absent(volume: &str) -> Refusal {
     Refusal::new(Kind::NotFound, format!("volume {volume} does not exist"))
 }
 

@@ -1,50 +1,52 @@
 //! Creating a volume, once, however often it is asked for and whatever ends in between.
 //!
 //! ```text
-//!   record ──none──► search by name ──none──► choose a datastore ─► record: called ─► CNS ─► record: started, wait ─► record: done
-//!     │                    └─found─► adopt            ▲                                                       │
-//!     ├──done──► verify ─► answer                     └────────── next datastore ◄── proven absent ◄── failed ┘
-//!     ├──started─► wait for its task
-//!     └──called, failed, task lost─► search by name, thoroughly
+//!   search by name ──none──► choose a datastore ─► record: called ─► CNS ─► wait; record: started ─► record: done
+//!     │                          ▲                   │                                           │
+//!     │                          └───────────────────┼────── next datastore ◄── proven absent ◄── failed
+//!     │ found, or nothing can be chosen              │ there is a record already
+//!     └─► read the record ◄──────────────────────────┘
+//!           ├──none──► adopt, or refuse
+//!           ├──done──► verify ─► answer
+//!           ├──started─► wait for its task
+//!           └──called, failed, task lost─► search by name, thoroughly
 //! ```
+//!
+//! Most requests are the first of their name, so nothing is read before the record is written; those with a source, which
+//! may take a snapshot of it, read the record first. The task is recorded only if it runs for longer than a moment: until
+//! then the next process searches for the volume.
 //!
 //! An attempt whose outcome is unknown is never followed by another before the volume was searched for: in CNS,
 //! whose answers may be minutes old, and among the first class disks, which are not cached. A volume that exists is
 //! adopted, never deleted.
 
-use std::{collections::BTreeSet, time::Duration};
+mod places;
 
-use jiff::{SignedDuration, Timestamp};
-use tokio::time::sleep;
-use tokio_util::sync::CancellationToken;
 use vsphere::{
-    cns::{Content, Created, NewVolume},
+    cns::{Content, Created, NewVolume, Select},
     connection::Connection,
-    error::{Cause, Error, Missing, Remedy},
-    inventory::Uuid,
-    reference::Ref,
-    types::{Datastore, VslmVsoVStorageObjectResult},
+    error::{Error, Missing, Remedy},
+    inventory::{self, Uuid},
+    types::{CnsVolumeId, VslmVsoVStorageObjectResult},
     vslm,
 };
 
+use self::places::Places;
 use super::{
-    Create, Inner, Volume, bytes,
-    journal::{self, Attempt, Plan, Record},
-    placement::{Candidate, Decision, Size, Wish, decide},
+    Create, Inner, Volume,
+    attempts::{self, is_lost, is_running, while_open},
+    bytes,
+    journal::{self, Attempt, Plan, Purpose, Record},
+    names::cns_name,
+    placement::{Candidate, Size},
     refused::{is_ambiguous, is_certain, refused},
     site::Site,
-    size_of,
+    sources::{self, Original, Source},
 };
 use crate::refusal::{Kind, Refusal};
 
-/// The longest name that CNS is known to take.
-const LONGEST_NAME: usize = 80;
-/// In the metadata of a first class disk: the cluster that CNS made it for.
-const CLUSTER_OF_DISK: &str = "cns.containerCluster.clusterId";
-/// How soon a task is recorded again that could not be.
-const RECORD_AGAIN: Duration = Duration::from_secs(1);
-/// Datastores that one request tries.
-const MOST_TRIES: usize = 3;
+/// In the metadata of a first class disk: the cluster that CNS made it for. The second one is that of 6.7U3.
+const CLUSTER_OF_DISK: [&str; 2] = ["cns.containerCluster.clusterId", "cns.clusterID"];
 
 /// A volume that was found by its name.
 struct Found {
@@ -60,29 +62,69 @@ struct Creation<'a> {
     site: &'a Site,
     connection: Connection,
     request: &'a Create,
+    /// What is requested; a volume with a source is at least as large as that.
     mebibytes: i64,
     /// The volume's name in CNS.
     name: String,
 }
 
-pub(super) async fn create(inner: &Inner, request: &Create) -> Result<Volume, Refusal> {
-    let mebibytes = super::mebibytes(request.required, request.limit)?;
-    let site = inner.site()?;
+pub(super) async fn create(
+    inner: &Inner,
+    site: &Site,
+    request: &Create,
+) -> Result<Volume, Refusal> {
+    let mebibytes = match &request.source {
+        Some(_) if request.required == 0 => 1,
+        _ => super::mebibytes(request.required, request.limit)?,
+    };
     let connection = site.connection()?;
     let name = cns_name(&request.name);
-    let creation = Creation { inner, site: &site, connection, request, mebibytes, name };
-    // Most requests are the first of their name, and need both answers.
-    let (record, named) = tokio::join!(inner.journal.read(&request.name), creation.named());
-    Box::pin(creation.run(record?, named)).await
+    let creation = Creation { inner, site, connection, request, mebibytes, name };
+    match &request.source {
+        None => creation.create().await,
+        Some(source) => creation.copy(source).await,
+    }
 }
 
 impl Creation<'_> {
+    async fn create(&self) -> Result<Volume, Refusal> {
+        let named = self.named().await;
+        // What speaks against a new volume is judged again when the record is known: there may be an earlier attempt.
+        if matches!(named, Ok(None))
+            && let Ok(places) = self.choose(None, None).await
+            && let Some(record) = self.begin_first(&places).await?
+        {
+            return Box::pin(self.attempt(places, record)).await;
+        }
+        let record = self.inner.journal.read(&self.request.name).await?;
+        Box::pin(self.run(record, named, Ok(None))).await
+    }
+
+    async fn copy(&self, source: &Source) -> Result<Volume, Refusal> {
+        let (inner, name) = (self.inner, &self.request.name);
+        let original = Box::pin(sources::find(self.site, &self.connection, source));
+        let (record, named, original) =
+            tokio::join!(inner.journal.read(name), self.named(), original);
+        let created = Box::pin(self.run(record?, named, original.map(Some))).await;
+        if let Err(refusal) = &created
+            && !matches!(refusal.kind, Kind::Busy | Kind::Unavailable | Kind::Unfinished)
+        {
+            // Nothing is going to use it any more.
+            let released = sources::release(inner, self.site, &self.connection, source, name);
+            if let Err(error) = Box::pin(released).await {
+                tracing::warn!(volume = name, %error, "snapshot of a clone that failed not deleted");
+            }
+        }
+        created
+    }
+
     /// Goes on where the record ends. `named` is what CNS has under the name, and tells nothing after an attempt, which
     /// may have ended just now.
     async fn run(
         &self,
         record: Option<Record>,
         named: Result<Option<Found>, Refusal>,
+        original: Result<Option<Original>, Refusal>,
     ) -> Result<Volume, Refusal> {
         let latest = record.as_ref().and_then(journal::attempt);
         // The last sign of an attempt, if it is not known what came of it.
@@ -95,8 +137,11 @@ impl Creation<'_> {
                     let found = Found { id: volume.clone(), mebibytes, in_cns: true };
                     return self.adopt(found, None).await;
                 }
+                if let Some(record) = record.as_ref() {
+                    self.check_here(volume, journal::vcenter(record))?;
+                }
             }
-            Some(Attempt::Started { task, vcenter, at }) if self.is_here(vcenter) => {
+            Some(Attempt::Started { task, vcenter, at }) if self.site.is_named(vcenter) => {
                 match self.resume(task).await {
                     Ok(created) if created.name.as_ref() == Some(&self.name) => {
                         return self.finish(record, created).await;
@@ -127,78 +172,103 @@ impl Creation<'_> {
             return self.adopt(found, record).await;
         }
         if let Some(at) = uncertain {
-            self.wait_out(at)?;
+            let what = format!("volume {}", self.request.name);
+            let (server, sign) = (&self.site.server, (at, record.as_ref()));
+            attempts::wait_out(self.inner, &what, server, sign).await?;
         }
-        Box::pin(self.attempt(record)).await
+        // A volume that exists does not need its source any more.
+        let places = self.choose(record.as_ref(), original?.as_ref()).await?;
+        let begun = match record {
+            Some(record) => Some(self.begin(record, &self.plan(&places.best, &places)).await?),
+            None => self.begin_first(&places).await?,
+        };
+        let Some(begun) = begun else { return Err(journal::busy(&self.request.name)) };
+        Box::pin(self.attempt(places, begun)).await
     }
 
-    /// Tries one datastore after the other.
-    async fn attempt(&self, mut record: Option<Record>) -> Result<Volume, Refusal> {
-        let (decision, policy) = self.decide().await?;
-        let mut candidates: Vec<&Candidate> = decision.candidates().collect();
-        if candidates.is_empty() {
-            return Err(decision.refusal(&self.request.name));
-        }
-        // A repeated call names the same datastore, so that vCenter finds what it may have made there.
-        let earlier = record.as_ref().and_then(journal::plan).map(|plan| plan.datastore);
-        candidates.sort_by_key(|one| Some(one.datastore.value()) != earlier.as_deref());
+    /// Tries one datastore after the other. The attempt at the best one has begun.
+    async fn attempt(&self, mut places: Places, mut record: Record) -> Result<Volume, Refusal> {
+        let others = std::mem::take(&mut places.others);
         let mut failures: Vec<String> = Vec::new();
         let mut kind = Kind::Exhausted;
-        for candidate in candidates.into_iter().take(MOST_TRIES) {
-            // Whatever may take time comes before the record, which says when vCenter was called.
-            let new = self.new_volume(candidate, policy.as_deref()).await?;
-            let begun = self.begin(record.take(), candidate).await?;
-            match Box::pin(self.call(begun, candidate, new)).await? {
+        for (number, candidate) in [places.best.clone()].into_iter().chain(others).enumerate() {
+            let plan = self.plan(&candidate, &places);
+            if number > 0 {
+                record = self.begin(record, &plan).await?;
+            }
+            let datastores = vec![candidate.datastore.clone()];
+            let new = NewVolume { datastores, ..places.new.clone() };
+            match Box::pin(self.call(record, &plan, new)).await? {
                 Tried::Made(volume) => return Ok(volume),
                 Tried::NotThere(error, begun) => {
                     tracing::warn!(volume = self.request.name, datastore = candidate.path, %error, "datastore did not take the volume");
-                    kind = refused("", error.clone()).kind;
+                    let reason = match error.remedy {
+                        Remedy::Refused if self.is_full(&candidate, &places).await => {
+                            Kind::Exhausted
+                        }
+                        _ => refused("", error.clone()).kind,
+                    };
+                    if reason != Kind::Exhausted {
+                        kind = reason;
+                    }
                     failures.push(format!("{}: {error}", candidate.path));
-                    record = Some(*begun);
+                    places.failed.push(candidate.datastore.value().to_owned());
+                    record = *begun;
                 }
             }
         }
         let what = format!(
             "volume {} of {} was not created ({})",
             self.request.name,
-            Size(bytes(self.mebibytes)),
+            Size(bytes(places.mebibytes)),
             failures.join("; ")
         );
-        Err(Refusal::new(kind, what))
-    }
-
-    async fn begin(&self, known: Option<Record>, place: &Candidate) -> Result<Record, Refusal> {
-        let plan = Plan {
-            size: self.mebibytes,
-            policy: self.request.policy.clone(),
-            url: self.request.datastore_url.clone(),
-            datastore: place.datastore.value().to_owned(),
-        };
-        self.inner.journal.begin(&self.request.name, known, &self.site.server, &plan).await
-    }
-
-    async fn new_volume(
-        &self,
-        place: &Candidate,
-        policy: Option<&str>,
-    ) -> Result<NewVolume, Refusal> {
-        let takes_ids = self.connection.volumes().takes_chosen_ids().await;
-        let takes_ids = takes_ids.map_err(|error| self.refused(error))?;
-        let id = || chosen_id(&self.request.name, &self.site.cluster).as_str().into();
-        Ok(NewVolume {
-            datastores: vec![place.datastore.clone()],
-            policy: policy.map(str::to_owned),
-            metadata: Some(self.metadata().await?),
-            id: takes_ids.then(id),
-            ..NewVolume::block(&self.name, self.mebibytes)
+        let refusal = Refusal::new(kind, what);
+        Err(match places.advice {
+            Some(advice) => refusal.remedy(advice),
+            None => refusal,
         })
+    }
+
+    /// Whether a datastore that did not take the volume is full by now: vCenter may report that with the same fault as any
+    /// other failure. With `--overcommit`, free space is not a reason.
+    async fn is_full(&self, place: &Candidate, places: &Places) -> bool {
+        let read = self.connection.read_one::<inventory::Datastore, _>(&place.datastore).await;
+        let lacks =
+            |free: i64| u64::try_from(free).is_ok_and(|free| free < bytes(places.mebibytes));
+        !self.inner.overcommit
+            && matches!(read, Ok(Some(now)) if now.is_usable() && lacks(now.free))
+    }
+
+    async fn begin(&self, known: Record, plan: &Plan) -> Result<Record, Refusal> {
+        self.inner.journal.begin(known, &self.site.server, Purpose::Volume(plan)).await
+    }
+
+    /// Records the first attempt; nothing if there is a record.
+    async fn begin_first(&self, places: &Places) -> Result<Option<Record>, Refusal> {
+        let plan = self.plan(&places.best, places);
+        let (name, vcenter) = (&self.request.name, &self.site.server);
+        self.inner.journal.begin_first(name, vcenter, Purpose::Volume(&plan)).await
+    }
+
+    fn plan(&self, place: &Candidate, places: &Places) -> Plan {
+        Plan {
+            size: places.mebibytes,
+            policy: self.request.policy.clone(),
+            url: self.request.selection.url.clone(),
+            datastores: self.request.selection.datastores.clone(),
+            cluster: self.request.selection.cluster.clone(),
+            source: self.request.source.as_ref().map(ToString::to_string),
+            datastore: place.datastore.value().to_owned(),
+            failed: places.failed.clone(),
+        }
     }
 
     /// One attempt, recorded before and after every effect.
     async fn call(
         &self,
         record: Record,
-        place: &Candidate,
+        plan: &Plan,
         mut new: NewVolume,
     ) -> Result<Tried, Refusal> {
         let (mut record, mut created) = self.make(record, &new).await?;
@@ -209,7 +279,7 @@ impl Creation<'_> {
             // Hosts that are older than vCenter know no ids that clients choose.
             new.id = None;
             record = self.inner.journal.failed(record, &error.to_string()).await?;
-            record = self.begin(Some(record), place).await?;
+            record = self.begin(record, plan).await?;
             (record, created) = self.make(record, &new).await?;
         }
         match created {
@@ -230,15 +300,8 @@ impl Creation<'_> {
             Err(error) if !is_certain(&error) => return Err(self.open(Some(record), error).await),
             Err(error) => return Ok((record, Err(error))),
         };
-        let has_ended = CancellationToken::new();
-        let waiting = async {
-            let ended = started.wait(super::LIMIT).await;
-            has_ended.cancel();
-            ended
-        };
-        // The volume is held until the task has ended, whatever becomes of the record.
-        let recording = self.record_task(record, started.task().value(), &has_ended);
-        let (record, ended) = tokio::join!(recording, waiting);
+        let name = &self.request.name;
+        let (record, ended) = attempts::follow(&self.inner.journal, name, record, &started).await;
         match ended {
             Err(error) if is_running(&error) || is_lost(&error) => {
                 Err(self.open(Some(record?), error).await)
@@ -247,35 +310,9 @@ impl Creation<'_> {
         }
     }
 
-    /// Records the task of an attempt, also if the API server is away for a moment. If the process ends before that,
-    /// the next one searches for the volume.
-    async fn record_task(
-        &self,
-        record: Record,
-        task: &str,
-        has_ended: &CancellationToken,
-    ) -> Result<Record, Refusal> {
-        loop {
-            match self.inner.journal.started(record.clone(), task).await {
-                Err(refusal) if refusal.kind == Kind::Unavailable => {
-                    tracing::warn!(volume = self.request.name, task, error = %refusal, "task not recorded; trying again");
-                }
-                written => return written.map_err(while_open),
-            }
-            if has_ended.run_until_cancelled(sleep(RECORD_AGAIN)).await.is_none() {
-                // How the task ended is recorded next.
-                return Ok(record);
-            }
-        }
-    }
-
     /// The refusal while it is not known what came of an attempt: until now it was under way.
     async fn open(&self, record: Option<Record>, error: Error) -> Refusal {
-        if let Some(record) = record
-            && let Err(refusal) = self.inner.journal.under_way(record).await
-        {
-            tracing::warn!(volume = self.request.name, error = %refusal, "attempt not recorded as under way");
-        }
+        attempts::note_under_way(&self.inner.journal, &self.request.name, record).await;
         while_open(self.refused(error))
     }
 
@@ -307,23 +344,44 @@ impl Creation<'_> {
         let id = created.volume.id;
         let planned = record.as_ref().and_then(journal::plan).map(|plan| plan.size);
         let (mut mebibytes, mut in_cns) = (planned.unwrap_or(self.mebibytes), true);
+        if created.existed || self.request.source.is_some() {
+            // One that was there before may be of another size, and one with a source is not grown yet.
+            let Some(size) = self.size(&id).await.map_err(while_open)? else {
+                return Err(self.without_disk(record, &id).await);
+            };
+            mebibytes = size;
+        }
         if created.existed {
-            // One that was there before may be of another size, and a disk that CNS does not know has its id, too.
-            let size = self.size(&id).await.map_err(while_open)?;
-            mebibytes = size.unwrap_or(mebibytes);
+            // A disk that CNS does not know has its id, too.
             let shown = super::change::find(&self.connection, &id).await.map_err(while_open)?;
             in_cns = shown.is_some();
         }
         self.adopt(Found { id, mebibytes, in_cns }, record).await
     }
 
+    /// The refusal when CNS has kept the record of a volume whose disk is gone. The next request calls CNS again.
+    async fn without_disk(&self, record: Option<Record>, id: &str) -> Refusal {
+        let what = format!(
+            "volume {} was not created: CNS has a volume {id}, whose disk does not exist",
+            self.request.name
+        );
+        if let Some(record) = record
+            && let Err(refusal) = self.inner.journal.failed(record, &what).await
+        {
+            return while_open(refusal);
+        }
+        Refusal::new(Kind::Busy, what).remedy("it is tried again until CNS has removed its record")
+    }
+
     /// Answers with a volume that exists, if it is what is asked for.
     async fn adopt(&self, found: Found, record: Option<Record>) -> Result<Volume, Refusal> {
         self.check_same(record.as_ref())?;
         let Found { id, mebibytes, in_cns } = found;
-        let size = bytes(mebibytes);
-        let fits =
-            size >= self.request.required && self.request.limit.is_none_or(|limit| size <= limit);
+        let mut size = bytes(mebibytes);
+        // One with a source may have been left as large as that.
+        let may_grow = self.request.source.is_some() && size < self.request.required;
+        let fits = (may_grow || size >= self.request.required)
+            && self.request.limit.is_none_or(|limit| size <= limit);
         if !fits {
             let what = format!(
                 "a volume called {} exists ({id}) and has {}, not {}",
@@ -341,7 +399,18 @@ impl Creation<'_> {
                 async { self.connection.volumes().create(&known).await?.wait(super::LIMIT).await };
             registered.await.map_err(|error| while_open(self.refused(error)))?;
         }
+        if may_grow {
+            let wanted = super::mebibytes(self.request.required, self.request.limit)?;
+            let grown = super::change::expand_in(self.inner, self.site, &id, wanted);
+            size = Box::pin(grown).await.map_err(while_open)?.bytes;
+        }
+        if let Some(source) = &self.request.source {
+            let (inner, name) = (self.inner, &self.request.name);
+            let released = sources::release(inner, self.site, &self.connection, source, name);
+            Box::pin(released).await.map_err(while_open)?;
+        }
         if let Some(record) = record {
+            let mebibytes = i64::try_from(size / super::MEBIBYTE).unwrap_or(i64::MAX);
             self.inner.journal.done(record, &id, mebibytes).await.map_err(while_open)?;
         }
         Ok(Volume { id, bytes: size })
@@ -354,18 +423,11 @@ impl Creation<'_> {
         let found = found.map_err(|error| self.refused(error))?;
         let mut sizes = Vec::new();
         for volume in found {
-            let id = volume.volume_id.id.clone();
-            // CNS shows some volumes without their size for a while; that they exist is what counts.
-            let size = match size_of(&volume) {
-                Some(size) => Some(size),
-                None => self.size(&id).await?,
-            };
-            let Some(size) = size else {
-                let what =
-                    format!("volume {}: vCenter does not show its size yet", self.request.name);
-                return Err(Refusal::new(Kind::Busy, what));
-            };
-            sizes.push((id, size));
+            let id = volume.volume_id.id;
+            // CNS shows volumes for a while after they were deleted, and some without their size: the disk decides.
+            if let Some(size) = self.size(&id).await? {
+                sizes.push((id, size));
+            }
         }
         Ok(first(sizes.into_iter(), true))
     }
@@ -385,39 +447,40 @@ impl Creation<'_> {
             Ok(disks)
         };
         let disks = searched.await.map_err(|error: Error| self.refused(error))?;
-        let ours = disks.into_iter().filter(|disk| self.is_ours(disk));
-        Ok(first(ours.map(|disk| (disk.id.id, disk.capacity_in_mb)), false))
+        let mut ours = Vec::new();
+        for disk in disks {
+            if self.is_ours(&disk).await? {
+                ours.push((disk.id.id, disk.capacity_in_mb));
+            }
+        }
+        Ok(first(ours.into_iter(), false))
     }
 
-    /// Whether a disk was made for this volume: other clusters may use the same names.
-    fn is_ours(&self, disk: &VslmVsoVStorageObjectResult) -> bool {
-        let cluster = disk.metadata.iter().find(|one| one.key == CLUSTER_OF_DISK);
+    /// Whether a disk was made for this volume: other clusters may use the same names, also those that are unique, if
+    /// one was restored from a backup of the other.
+    async fn is_ours(&self, disk: &VslmVsoVStorageObjectResult) -> Result<bool, Refusal> {
+        if disk.name.as_deref() != Some(&*self.name) {
+            return Ok(false);
+        }
+        let mut metadata = disk.metadata.iter();
+        if let Some(cluster) = metadata.find(|one| CLUSTER_OF_DISK.contains(&&*one.key)) {
+            return Ok(cluster.value == self.site.cluster);
+        }
         let is_unique = self.name.strip_prefix("pvc-").is_some_and(|id| id.parse::<Uuid>().is_ok());
-        disk.name.as_deref() == Some(&*self.name)
-            && cluster.map_or(is_unique, |one| one.value == self.site.cluster)
+        Ok(is_unique && !self.is_of_others(&disk.id.id).await?)
     }
 
-    async fn decide(&self) -> Result<(Decision, Option<String>), Refusal> {
-        let nodes = self.inner.nodes.current().unwrap_or_default();
-        let (stores, hosts) = self.site.places(&nodes)?;
-        let wish = Wish {
-            bytes: bytes(self.mebibytes),
-            url: self.request.datastore_url.clone(),
-            overcommit: self.inner.overcommit,
-        };
-        let mut decision = decide(&stores, &hosts, &wish);
-        let Some(name) = &self.request.policy else { return Ok((decision, None)) };
-        let datastores: BTreeSet<Ref<Datastore>> =
-            decision.candidates().map(|one| one.datastore.clone()).collect();
-        let found = self.site.policies.find(&self.connection, name, &datastores).await;
-        let policy = found.map_err(|error| self.refused(error))?;
-        decision.exclude(&policy.rejected);
-        Ok((decision, Some(policy.id)))
-    }
-
-    /// Whether a record is about this vCenter.
-    fn is_here(&self, vcenter: &str) -> bool {
-        vcenter.is_empty() || vcenter.eq_ignore_ascii_case(&self.site.server)
+    /// Whether CNS shows a volume as one of other clusters only.
+    async fn is_of_others(&self, volume: &str) -> Result<bool, Refusal> {
+        let ids = [CnsVolumeId::from(volume)];
+        let shown = self.connection.volumes().read(&ids, &[Select::VolumeMetadata]).await;
+        let shown = shown.map_err(|error| self.refused(error))?;
+        Ok(shown.into_iter().filter_map(|one| one.metadata).any(|metadata| {
+            let one = std::iter::once(&metadata.container_cluster);
+            let all = one.chain(&metadata.container_cluster_array);
+            let mut named = all.filter(|one| !one.cluster_id.is_empty()).peekable();
+            named.peek().is_some() && !named.any(|one| one.cluster_id == self.site.cluster)
+        }))
     }
 
     async fn resume(&self, task: &str) -> Result<Created, Error> {
@@ -448,8 +511,16 @@ impl Creation<'_> {
         if plan.policy != self.request.policy {
             return differs("storage policy");
         }
-        if plan.url != self.request.datastore_url {
+        let Plan { url, datastores, cluster, .. } = &plan;
+        let asked = &self.request.selection;
+        if *url != asked.url {
             return differs("datastore URL");
+        }
+        if (datastores, cluster) != (&asked.datastores, &asked.cluster) {
+            return differs("list of datastores or datastore cluster");
+        }
+        if plan.source != self.request.source.as_ref().map(ToString::to_string) {
+            return differs("source");
         }
         let size = bytes(plan.size);
         let fits =
@@ -457,19 +528,21 @@ impl Creation<'_> {
         if fits { Ok(()) } else { differs("size") }
     }
 
-    /// Refuses to go on while a call that an earlier process made may still arrive.
-    fn wait_out(&self, at: Timestamp) -> Result<(), Refusal> {
-        let age = Timestamp::now().duration_since(at);
-        let settled = SignedDuration::try_from(self.inner.settle).unwrap_or(SignedDuration::ZERO);
-        // A record from the future is one of a clock that is wrong, and as good as a new one.
-        if age >= settled {
+    /// Refuses if this vCenter cannot tell what became of a volume, because another one made it.
+    fn check_here(&self, volume: &str, vcenter: &str) -> Result<(), Refusal> {
+        if self.site.is_named(vcenter) {
             return Ok(());
         }
+        let name = &self.request.name;
         let what = format!(
-            "volume {}: an earlier attempt may still be under way at vCenter {}",
-            self.request.name, self.site.server
+            "volume {name} was created before, in vCenter {vcenter} as {volume}, and {} does not have it",
+            self.site.server
         );
-        Err(Refusal::new(Kind::Busy, what).remedy("it is tried again until that is settled"))
+        let remedy = format!(
+            "add that vCenter to the configuration; if it is gone for good, delete the CnsVolumeOperationRequest {name}"
+        );
+        // The volume may exist, so this is not final.
+        Err(Refusal::new(Kind::Unavailable, what).remedy(remedy))
     }
 
     fn refused(&self, error: Error) -> Refusal {
@@ -488,66 +561,6 @@ enum Tried {
     NotThere(Error, Box<Record>),
 }
 
-/// Whether the task may still make the volume.
-fn is_running(error: &Error) -> bool {
-    matches!(error.failure().cause, Cause::StillRunning(_) | Cause::Closed)
-}
-
-/// While the volume may exist, callers must not take the refusal for final and forget the volume.
-fn while_open(mut refusal: Refusal) -> Refusal {
-    if !matches!(refusal.kind, Kind::Busy | Kind::Unfinished) {
-        refusal.kind = Kind::Unavailable;
-    }
-    refusal
-}
-
-/// Whether the outcome of the task cannot be known from the task.
-fn is_lost(error: &Error) -> bool {
-    !is_certain(error)
-}
-
 fn is_unsupported(error: &Error) -> bool {
     error.fault().is_some_and(|fault| fault.find("NotSupported").is_some())
-}
-
-/// The name of a volume in CNS: the request's, or its beginning with a digest where it is too long.
-fn cns_name(name: &str) -> String {
-    if name.len() <= LONGEST_NAME {
-        return name.to_owned();
-    }
-    let digest = journal::digest(name);
-    let mut end = LONGEST_NAME - digest.len() - 1;
-    while !name.is_char_boundary(end) {
-        end -= 1;
-    }
-    format!("{}-{digest}", &name[..end])
-}
-
-/// The id of a new volume: that of its claim, as the Go driver chooses it, or one that follows from name and cluster.
-fn chosen_id(name: &str, cluster: &str) -> String {
-    let of_claim = name.strip_prefix("pvc-").and_then(|id| id.parse::<Uuid>().ok());
-    let digest = || journal::digest(&format!("{cluster}/{name}")).parse::<Uuid>().ok();
-    of_claim.or_else(digest).map(|id| id.to_string()).unwrap_or_default()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{chosen_id, cns_name};
-
-    #[test]
-    fn long_names_stay_distinct() {
-        let (a, b) = ("x".repeat(100) + "a", "x".repeat(100) + "b");
-        assert_eq!(cns_name("pvc-1"), "pvc-1");
-        assert_eq!(cns_name(&a).len(), 80);
-        assert_ne!(cns_name(&a), cns_name(&b));
-        assert!(cns_name(&"ö".repeat(80)).len() <= 80);
-    }
-
-    #[test]
-    fn the_id_of_a_volume_is_that_of_its_claim_or_follows_from_its_name() {
-        let claim = "0c7a1b8e-3f55-4f0a-9d0e-5b8d9f0a1b2c";
-        assert_eq!(chosen_id(&format!("pvc-{claim}"), "lab"), claim);
-        assert_eq!(chosen_id("data", "lab"), chosen_id("data", "lab"));
-        assert_ne!(chosen_id("data", "lab"), chosen_id("data", "other"));
-    }
 }

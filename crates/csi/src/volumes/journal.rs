@@ -1,8 +1,8 @@
-//! What was begun to create a volume, kept in Kubernetes so that it survives this process.
+//! What was begun to create a volume or a snapshot, kept in Kubernetes so that it survives this process.
 //!
-//! The records are the Go driver's: custom resources `CnsVolumeOperationRequest`, one per volume name, with the last
-//! operations in their status. Either driver goes on with what the other one began. What the Go driver's format has
-//! no field for, the [`Plan`] of the attempt, is in an annotation, which it ignores.
+//! The records are the Go driver's: custom resources `CnsVolumeOperationRequest`, one per name of a volume or a snapshot,
+//! with the last operations in their status. Either driver goes on with what the other one began. What the Go driver's
+//! format has no field for, the [`Plan`] of the attempt, is in an annotation, which it ignores.
 //!
 //! A record is written with the version that was read, so that of two processes at the same volume one gives up
 //! ([`Kind::Busy`]).
@@ -28,8 +28,10 @@ const KIND: &str = "CnsVolumeOperationRequest";
 const PLURAL: &str = "cnsvolumeoperationrequests";
 /// The plan of the latest attempt, as JSON.
 const PLAN: &str = "csi.vsphere.vmware.com/create";
-/// When the latest attempt was last known to be under way, if that is later than its call.
+/// When the latest attempt was last known to be under way, or ended, if that is later than its call.
 const UNDER_WAY: &str = "csi.vsphere.vmware.com/under-way";
+/// A digest of the name that a snapshot was requested by: the names of records have the volume, too.
+const SNAPSHOT: &str = "csi.vsphere.vmware.com/snapshot";
 /// Operations that a record keeps.
 const MOST_OPERATIONS: usize = 10;
 /// The longest name that Kubernetes takes.
@@ -45,7 +47,7 @@ pub(crate) type Record = Object<Spec, Status>;
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Spec {
-    name: String,
+    pub(crate) name: String,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -53,6 +55,8 @@ pub(crate) struct Spec {
 pub(crate) struct Status {
     #[serde(rename = "volumeID", default, skip_serializing_if = "String::is_empty")]
     volume: String,
+    #[serde(rename = "snapshotID", default, skip_serializing_if = "String::is_empty")]
+    snapshot: String,
     /// In MiB.
     #[serde(default, skip_serializing_if = "is_zero")]
     capacity: i64,
@@ -105,8 +109,28 @@ pub(crate) struct Plan {
     /// The URL that the StorageClass names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) url: Option<String>,
+    /// The datastores that it names.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) datastores: Vec<String>,
+    /// The datastore cluster that it names.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) cluster: Option<String>,
+    /// The snapshot or volume whose content it gets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) source: Option<String>,
     /// The datastore of the attempt, by its id: a repeated call must name the same one.
     pub(crate) datastore: String,
+    /// Datastores that did not take the volume before, by their ids: others are tried first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) failed: Vec<String>,
+}
+
+/// What an attempt is to make.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Purpose<'a> {
+    Volume(&'a Plan),
+    /// By the name that was requested.
+    Snapshot(&'a str),
 }
 
 /// What is known of the latest attempt, and when it was last known to be under way.
@@ -118,7 +142,7 @@ pub(crate) enum Attempt {
     Started { task: String, vcenter: String, at: Timestamp },
     /// It failed.
     Failed,
-    /// It made this volume.
+    /// It made this volume, or a snapshot of it.
     Done { volume: String },
 }
 
@@ -148,37 +172,39 @@ impl Journal {
         found.map_err(|error| unavailable(name, "could not be read", error))
     }
 
-    /// Records an attempt before vCenter is called.
-    pub(crate) async fn begin(
+    /// Records the first attempt before vCenter is called. Nothing if there is a record of this name.
+    pub(crate) async fn begin_first(
         &self,
         name: &str,
-        known: Option<Record>,
         vcenter: &str,
-        plan: &Plan,
-    ) -> Result<Record, Refusal> {
-        let operation = Operation {
-            task_invocation_timestamp: Some(now()),
-            vcenter: vcenter.to_owned(),
-            task_status: IN_PROGRESS.to_owned(),
-            ..Operation::default()
-        };
-        let is_new = known.is_none();
-        let mut record = known.unwrap_or_else(|| self.empty(name));
-        let text = serde_json::to_string(plan).unwrap_or_default();
-        let annotations = record.metadata.annotations.get_or_insert_default();
-        annotations.insert(PLAN.to_owned(), text);
-        annotations.remove(UNDER_WAY);
-        let status = record.status.get_or_insert_default();
-        status.volume.clear();
-        status.first_operation_details.get_or_insert_with(|| operation.clone());
-        status.latest_operation_details.push(operation);
-        let surplus = status.latest_operation_details.len().saturating_sub(MOST_OPERATIONS);
-        status.latest_operation_details.drain(..surplus);
-        if is_new {
-            let created = self.records.create(&PostParams::default(), &record).await;
-            return created.map_err(|error| written(name, error));
+        purpose: Purpose<'_>,
+    ) -> Result<Option<Record>, Refusal> {
+        let record = begun(self.empty(name), vcenter, purpose);
+        match self.records.create(&PostParams::default(), &record).await {
+            Ok(created) => Ok(Some(created)),
+            Err(kube::Error::Api(answer)) if answer.reason == "AlreadyExists" => Ok(None),
+            Err(error) => Err(written(name, error)),
         }
-        self.write(name, &record).await
+    }
+
+    /// Records another attempt before vCenter is called.
+    pub(crate) async fn begin(
+        &self,
+        known: Record,
+        vcenter: &str,
+        purpose: Purpose<'_>,
+    ) -> Result<Record, Refusal> {
+        let name = known.spec.name.clone();
+        self.write(&name, &begun(known, vcenter, purpose)).await
+    }
+
+    /// The records of snapshots that were requested by this name.
+    pub(crate) async fn snapshots_named(&self, name: &str) -> Result<Vec<Record>, Refusal> {
+        let same = ListParams::default().labels(&format!("{SNAPSHOT}={}", digest(name)));
+        let found = self.records.list(&same).await;
+        found
+            .map(|found| found.items)
+            .map_err(|error| unavailable(name, "could not be read", error))
     }
 
     /// Records the task of the attempt.
@@ -193,11 +219,13 @@ impl Journal {
         .await
     }
 
-    /// Records that the attempt is under way, or was just now.
-    pub(crate) async fn under_way(&self, mut record: Record) -> Result<Record, Refusal> {
-        let annotations = record.metadata.annotations.get_or_insert_default();
-        annotations.insert(UNDER_WAY.to_owned(), now().to_string());
-        self.write(&record.spec.name, &record).await
+    /// Records that the attempt is under way, or was just now. A call in the future was made by a clock that is wrong.
+    pub(crate) async fn under_way(&self, record: Record) -> Result<Record, Refusal> {
+        let clamp = |at: Timestamp| at.min(now());
+        self.change(signed(record), |_, operation| {
+            operation.task_invocation_timestamp = operation.task_invocation_timestamp.map(clamp);
+        })
+        .await
     }
 
     /// Records the volume of the attempt.
@@ -207,7 +235,7 @@ impl Journal {
         volume: &str,
         size: i64,
     ) -> Result<(), Refusal> {
-        let ended = self.change(record, |status, operation| {
+        let ended = self.change(signed(record), |status, operation| {
             volume.clone_into(&mut status.volume);
             status.capacity = size;
             end(status, operation, SUCCESS, "");
@@ -215,9 +243,24 @@ impl Journal {
         ended.await.map(|_| ())
     }
 
+    /// Records the snapshot of the attempt.
+    pub(crate) async fn taken(
+        &self,
+        record: Record,
+        volume: &str,
+        snapshot: &str,
+    ) -> Result<(), Refusal> {
+        let ended = self.change(signed(record), |status, operation| {
+            volume.clone_into(&mut status.volume);
+            snapshot.clone_into(&mut status.snapshot);
+            end(status, operation, SUCCESS, "");
+        });
+        ended.await.map(|_| ())
+    }
+
     /// Records that the attempt made nothing.
     pub(crate) async fn failed(&self, record: Record, why: &str) -> Result<Record, Refusal> {
-        self.change(record, |status, operation| {
+        self.change(signed(record), |status, operation| {
             status.error_count += 1;
             end(status, operation, ERROR, why);
         })
@@ -284,15 +327,57 @@ impl Journal {
     }
 }
 
+/// A record with one more attempt.
+fn begun(mut record: Record, vcenter: &str, purpose: Purpose<'_>) -> Record {
+    let operation = Operation {
+        task_invocation_timestamp: Some(now()),
+        vcenter: vcenter.to_owned(),
+        task_status: IN_PROGRESS.to_owned(),
+        ..Operation::default()
+    };
+    let annotations = record.metadata.annotations.get_or_insert_default();
+    annotations.remove(UNDER_WAY);
+    match purpose {
+        Purpose::Volume(plan) => {
+            let text = serde_json::to_string(plan).unwrap_or_default();
+            annotations.insert(PLAN.to_owned(), text);
+        }
+        Purpose::Snapshot(name) => {
+            let labels = record.metadata.labels.get_or_insert_default();
+            labels.insert(SNAPSHOT.to_owned(), digest(name));
+        }
+    }
+    let status = record.status.get_or_insert_default();
+    status.volume.clear();
+    status.snapshot.clear();
+    status.first_operation_details.get_or_insert_with(|| operation.clone());
+    status.latest_operation_details.push(operation);
+    let surplus = status.latest_operation_details.len().saturating_sub(MOST_OPERATIONS);
+    status.latest_operation_details.drain(..surplus);
+    record
+}
+
+/// A record whose attempt is under way, or ends, now.
+fn signed(mut record: Record) -> Record {
+    let annotations = record.metadata.annotations.get_or_insert_default();
+    annotations.insert(UNDER_WAY.to_owned(), now().to_string());
+    record
+}
+
+/// The last sign of the latest attempt, which was called then.
+fn last_sign(record: &Record, called: Timestamp) -> Timestamp {
+    let annotations = record.metadata.annotations.as_ref();
+    let under_way = annotations.and_then(|all| all.get(UNDER_WAY)?.parse().ok());
+    called.max(under_way.unwrap_or(called))
+}
+
 /// What a record says of the latest attempt.
 pub(crate) fn attempt(record: &Record) -> Option<Attempt> {
     let status = record.status.as_ref()?;
     let last = status.latest_operation_details.last()?;
     let may_run = is_open(last) || last.error.contains(NOT_FOLLOWED);
     let called = last.task_invocation_timestamp.unwrap_or(Timestamp::UNIX_EPOCH);
-    let annotations = record.metadata.annotations.as_ref();
-    let under_way = annotations.and_then(|all| all.get(UNDER_WAY)?.parse().ok());
-    let at = called.max(under_way.unwrap_or(called));
+    let at = last_sign(record, called);
     Some(match last.task_status.as_str() {
         SUCCESS if !status.volume.is_empty() => Attempt::Done { volume: status.volume.clone() },
         _ if may_run && !last.task_id.is_empty() => {
@@ -301,6 +386,18 @@ pub(crate) fn attempt(record: &Record) -> Option<Attempt> {
         _ if may_run => Attempt::Called { at },
         _ => Attempt::Failed,
     })
+}
+
+/// The snapshot that an attempt made.
+pub(crate) fn snapshot(record: &Record) -> Option<&str> {
+    let status = record.status.as_ref()?;
+    Some(status.snapshot.as_str()).filter(|id| !id.is_empty())
+}
+
+/// The server of the latest attempt; empty in records of old versions.
+pub(crate) fn vcenter(record: &Record) -> &str {
+    let operations = record.status.as_ref().map(|status| &*status.latest_operation_details);
+    operations.and_then(|all| all.last()).map_or("", |last| &last.vcenter)
 }
 
 /// The plan of the latest attempt; the Go driver records none.
@@ -326,7 +423,7 @@ fn is_stale(record: &Record, now: Timestamp) -> bool {
     let began = last.and_then(|last| last.task_invocation_timestamp);
     let began = began.or(record.metadata.creation_timestamp.as_ref().map(|time| time.0));
     let kept = if last.is_some_and(is_open) { KEPT_UNFINISHED } else { KEPT };
-    began.is_some_and(|began| now.duration_since(began) > kept)
+    began.is_some_and(|began| now.duration_since(last_sign(record, began)) > kept)
 }
 
 /// Kubernetes' times have whole seconds.
@@ -364,12 +461,14 @@ fn unavailable(name: &str, what: &str, error: kube::Error) -> Refusal {
     Refusal::new(Kind::Unavailable, what).because(error)
 }
 
+/// The refusal to work on a volume that another process works on.
+pub(crate) fn busy(name: &str) -> Refusal {
+    Refusal::new(Kind::Busy, format!("another process has begun an operation on volume {name}"))
+}
+
 fn written(name: &str, error: kube::Error) -> Refusal {
     match error {
-        kube::Error::Api(answer) if answer.code == 409 => {
-            let what = format!("another process has begun an operation on volume {name}");
-            Refusal::new(Kind::Busy, what)
-        }
+        kube::Error::Api(answer) if answer.code == 409 => busy(name),
         error => unavailable(name, "could not be written", error),
     }
 }

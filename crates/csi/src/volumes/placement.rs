@@ -4,6 +4,8 @@
 //! what was considered. Storage that several datacenters share has an object in each of them, with the same URL:
 //! whether a host reaches it is judged by the URL, and each object is a candidate of its own.
 
+mod selection;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
@@ -11,6 +13,7 @@ use std::{
 
 use vsphere::{inventory::Datastore, reference::Ref, types};
 
+pub use self::selection::Selection;
 use crate::refusal::{Kind, Refusal};
 
 /// Reasons that a refusal lists; a vCenter may have hundreds of datastores.
@@ -79,9 +82,12 @@ impl NodePlaces {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Store {
     pub(crate) datastore: Ref<types::Datastore>,
+    pub(crate) name: String,
     /// Its inventory path, or its name where the path is hidden.
     pub(crate) path: String,
     pub(crate) url: String,
+    /// The name of the datastore cluster that it is in.
+    pub(crate) cluster: Option<String>,
     /// In bytes.
     pub(crate) capacity: u64,
     pub(crate) free: u64,
@@ -97,12 +103,19 @@ pub(crate) struct Store {
 
 impl Store {
     /// What the inventory has of a datastore.
-    pub(crate) fn new(seen: &Datastore, path: Option<String>, is_permitted: bool) -> Self {
+    pub(crate) fn new(
+        seen: &Datastore,
+        path: Option<String>,
+        cluster: Option<&str>,
+        is_permitted: bool,
+    ) -> Self {
         let bytes = |number: i64| u64::try_from(number).unwrap_or_default();
         Self {
             datastore: seen.reference.clone(),
+            name: seen.name.clone(),
             path: path.unwrap_or_else(|| seen.name.clone()),
             url: seen.url.clone(),
+            cluster: cluster.map(str::to_owned),
             capacity: bytes(seen.capacity),
             free: bytes(seen.free),
             is_accessible: seen.accessible,
@@ -112,14 +125,20 @@ impl Store {
             writers: seen.writers().cloned().collect(),
         }
     }
+
+    /// The inventory path of the datastore cluster that it is in.
+    fn cluster_path(&self) -> Option<&str> {
+        self.cluster.as_ref()?;
+        self.path.rsplit_once('/').map(|(cluster, _)| cluster)
+    }
 }
 
 /// What is asked of the place of a volume.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Wish {
     pub(crate) bytes: u64,
-    /// Only the storage with this URL.
-    pub(crate) url: Option<String>,
+    /// Only these datastores.
+    pub(crate) selection: Selection,
     /// Whether it may be larger than what is free: a thin disk takes what is written to it.
     pub(crate) overcommit: bool,
 }
@@ -127,7 +146,8 @@ pub(crate) struct Wish {
 /// Why a datastore is not taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Reason {
-    OtherUrl,
+    /// The StorageClass names others.
+    NotSelected,
     Inaccessible,
     Maintenance(String),
     Suspended,
@@ -144,7 +164,7 @@ pub(crate) enum Reason {
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::OtherUrl => f.write_str("it has another URL"),
+            Self::NotSelected => f.write_str("the StorageClass does not name it"),
             Self::Inaccessible => f.write_str("no host reaches it"),
             Self::Maintenance(mode) => write!(f, "it is in maintenance ({mode})"),
             Self::Suspended => f.write_str("it is suspended for new volumes"),
@@ -180,8 +200,11 @@ impl fmt::Display for Size {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Candidate {
     pub(crate) datastore: Ref<types::Datastore>,
+    name: String,
     pub(crate) path: String,
     pub(crate) url: String,
+    /// The inventory path of its datastore cluster.
+    cluster: Option<String>,
     pub(crate) free: u64,
     pub(crate) against: Option<Reason>,
 }
@@ -210,8 +233,10 @@ pub(crate) fn decide(stores: &[Store], hosts: &[NodeHost], wish: &Wish) -> Decis
             let missing: Vec<String> = missing.map(|host| host.name.clone()).collect();
             Candidate {
                 datastore: store.datastore.clone(),
+                name: store.name.clone(),
                 path: store.path.clone(),
                 url: store.url.clone(),
+                cluster: store.cluster_path().map(str::to_owned),
                 free: store.free,
                 against: against(store, missing, wish),
             }
@@ -231,8 +256,8 @@ fn identity(url: &str) -> &str {
 
 /// The first reason against a datastore, those first that nobody but the user can change.
 fn against(store: &Store, missing: Vec<String>, wish: &Wish) -> Option<Reason> {
-    if wish.url.as_deref().is_some_and(|url| identity(url) != identity(&store.url)) {
-        return Some(Reason::OtherUrl);
+    if !wish.selection.has(store) {
+        return Some(Reason::NotSelected);
     }
     if !store.is_accessible {
         return Some(Reason::Inaccessible);
@@ -284,18 +309,22 @@ impl Decision {
         (by_url.values().sum(), by_url.values().copied().max().unwrap_or_default())
     }
 
+    /// Refuses a class whose names leave a choice between several datastores of this vCenter: which one is meant cannot
+    /// be known.
+    pub(crate) fn check_unambiguous(&self, volume: &str) -> Result<(), Refusal> {
+        let candidates: Vec<&Candidate> = self.candidates().collect();
+        self.wish.selection.check_unambiguous(volume, &candidates)
+    }
+
     /// Why there is no candidate: each datastore with the reason against it.
     pub(crate) fn refusal(&self, volume: &str) -> Refusal {
         let size = Size(self.wish.bytes);
-        let meant = |candidate: &&Candidate| candidate.against != Some(Reason::OtherUrl);
+        let meant = |candidate: &&Candidate| candidate.against != Some(Reason::NotSelected);
         let considered: Vec<&Candidate> = self.all.iter().filter(meant).collect();
-        if let Some(url) = self.wish.url.as_deref().filter(|_| considered.is_empty()) {
-            let what = format!(
-                "volume {volume}: vCenter shows no datastore with the URL {url:?} of the parameter datastoreurl"
-            );
-            let shown: Vec<_> = self.all.iter().take(MOST_LISTED).map(|one| &*one.url).collect();
-            let remedy = format!("correct the StorageClass; the URLs are {}", listed(&shown));
-            return Refusal::new(Kind::Invalid, what).remedy(remedy);
+        if considered.is_empty()
+            && let Some(refusal) = self.wish.selection.refusal(volume, &self.all)
+        {
+            return refusal;
         }
         let mut reasons: Vec<String> = considered
             .iter()
@@ -313,8 +342,19 @@ impl Decision {
     }
 }
 
-fn listed(urls: &[&str]) -> String {
-    if urls.is_empty() { "none".to_owned() } else { urls.join(", ") }
+impl fmt::Display for Decision {
+    /// The table, a datastore after the other.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, one) in self.all.iter().enumerate() {
+            let separator = if at == 0 { "" } else { "; " };
+            write!(f, "{separator}{}: ", one.path)?;
+            match &one.against {
+                Some(reason) => reason.fmt(f)?,
+                None => write!(f, "candidate, {} free", Size(one.free))?,
+            }
+        }
+        Ok(())
+    }
 }
 
 /// What helps, by the reasons that are nearest to success.

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use futures::future::join_all;
 use tokio_util::sync::CancellationToken;
 use vsphere::{
     connection::Connection,
@@ -20,6 +21,8 @@ use super::{
     queue::Change,
     refused::{may_follow, refused},
     site::Site,
+    sites::Sites,
+    unsettled::VmAt,
 };
 use crate::refusal::{Kind, Refusal};
 
@@ -51,6 +54,8 @@ struct Attempt<'a> {
     site: &'a Site,
     connection: &'a Connection,
     volume: &'a str,
+    /// The node's id, as the caller has it.
+    id: &'a str,
     node: NodeVm,
     /// Cancelled when its caller gives up.
     caller: &'a CancellationToken,
@@ -62,22 +67,66 @@ pub(super) async fn publish(
     node: &str,
     caller: &CancellationToken,
 ) -> Result<Published, Refusal> {
-    let site = inner.site()?;
-    let connection = site.connection()?;
+    let sites = inner.sites()?;
     let uuid = uuid(inner, node)?;
-    let Some(vm) = site.vm(node, uuid)? else {
-        return Err(no_vm(&site, node, uuid));
+    let Some((site, vm)) = sites.vm(node, uuid)? else {
+        return Err(no_vm(&sites, node, uuid));
     };
-    let node = NodeVm { name: name(inner, node), vm };
-    inner.unsettled.check(node.reference(), volume, Change::Attach)?;
-    let attempt = Attempt { inner, site: &site, connection: &connection, volume, node, caller };
-    match attempt.change(Change::Attach).await? {
-        Ok(disk) => Ok(Published { disk: plain(&disk) }),
-        Err(error) => attempt.after_attach(error).await,
+    let (id, node) = (node, NodeVm { name: name(inner, node), vm });
+    if sites.single().is_none() {
+        check_vcenter(inner, &site, volume, &node).await?;
     }
+    let connection = site.connection()?;
+    let attempt = Attempt { inner, site: &site, connection: &connection, volume, id, node, caller };
+    let published = attempt.attach().await;
+    published.map_err(|refusal| sites.attribute(&site, refusal))
+}
+
+/// Refuses a volume of another vCenter than the node's.
+async fn check_vcenter(
+    inner: &Inner,
+    site: &Site,
+    volume: &str,
+    node: &NodeVm,
+) -> Result<(), Refusal> {
+    let what = || format!("volume {volume} was not attached to {}", node.describe());
+    let Some(home) = inner.site_of(volume).await? else {
+        let what = format!("{}: no vCenter has the volume", what());
+        return Err(Refusal::new(Kind::NotFound, what));
+    };
+    if home.server == site.server {
+        return Ok(());
+    }
+    let what = format!(
+        "{}: the volume is in vCenter {}, and the VM in {}",
+        what(),
+        home.server,
+        site.server
+    );
+    let remedy = "run the pod on a node of the volume's vCenter, by a nodeSelector or an affinity";
+    Err(Refusal::new(Kind::Precondition, what).remedy(remedy))
 }
 
 impl Attempt<'_> {
+    fn vm(&self) -> VmAt<'_> {
+        VmAt { server: &self.site.server, vm: self.node.reference(), node: self.id }
+    }
+
+    async fn attach(&self) -> Result<Published, Refusal> {
+        self.inner.unsettled.check(self.vm(), self.volume, Change::Attach)?;
+        match self.change(Change::Attach).await? {
+            Ok(disk) => Ok(Published { disk: plain(&disk) }),
+            Err(error) => self.after_attach(error).await,
+        }
+    }
+
+    async fn detach(&self) -> Result<(), Refusal> {
+        if let Err(error) = self.change(Change::Detach).await? {
+            self.after_detach(error).await?;
+        }
+        self.inner.unsettled.check(self.vm(), self.volume, Change::Detach)
+    }
+
     /// Carries out a change, and notes one that may still be carried out after it failed.
     ///
     /// # Errors
@@ -97,7 +146,7 @@ impl Attempt<'_> {
             return Err(Refusal::new(Kind::Busy, what));
         };
         if changed.as_ref().is_err_and(may_follow) {
-            self.inner.unsettled.note(vm, self.volume, change);
+            self.inner.unsettled.note(self.vm(), self.volume, change);
         }
         Ok(changed)
     }
@@ -118,7 +167,7 @@ impl Attempt<'_> {
         }
         match error.remedy {
             Remedy::InUse => {
-                let holder = holder(inner, connection, volume).await;
+                let holder = holder(inner, site, volume).await;
                 let (by, remedy) = match holder {
                 Some(name) => (
                     format!("it is attached to {name}"),
@@ -178,7 +227,7 @@ impl Attempt<'_> {
                 let is_unknown = is_unknown(&error);
                 let again = match restore(site, connection, volume, is_unknown).await {
                     Ok(Left::Restored) => self.change(Change::Detach).await?,
-                    Ok(Left::Known) => return Err(refused(what, error)),
+                    Ok(Left::Known) => return Err(known_and_refused(what, error)),
                     Ok(Left::Nothing) | Err(_) => Err(error),
                 };
                 let Err(error) = again else { return Ok(()) };
@@ -189,6 +238,19 @@ impl Attempt<'_> {
             _ => Err(refused(what, error)),
         }
     }
+}
+
+/// The refusal of a detach although the VM has the disk and CNS shows the volume. Queries may show for a while what CNS
+/// has lost, and then the next attempt registers it again.
+fn known_and_refused(what: String, error: Error) -> Refusal {
+    if error.remedy != Remedy::Refused {
+        return refused(what, error);
+    }
+    let remedy = "it is tried again, because what CNS shows may be out of date; if that does not help, vCenter's logs of \
+                  vsan-health and vpxd have the reason, under the opId that the driver logged";
+    let mut refusal = refused(what, error).remedy(remedy);
+    refusal.kind = Kind::Unavailable;
+    refusal
 }
 
 fn absent(what: String, error: Error) -> Refusal {
@@ -202,39 +264,47 @@ pub(super) async fn unpublish(
     node: &str,
     caller: &CancellationToken,
 ) -> Result<(), Refusal> {
-    let site = inner.site()?;
-    let connection = site.connection()?;
-    let vm = match uuid(inner, node) {
-        Ok(uuid) => match site.vm(node, uuid)? {
-            Some(vm) => vm,
+    // A VM has disks of its own vCenter only, so that no other one is asked where that is known.
+    let sites = inner.sites_for(volume).await?;
+    let (site, vm) = match uuid(inner, node) {
+        Ok(uuid) => match sites.vm(node, uuid)? {
+            Some(found) => found,
+            None if is_absent(&sites, node, uuid).await? => return Ok(()),
             None => {
-                // The inventory may lag behind; vCenter itself decides.
-                let found = connection.inventory().vms_by_uuid(&[uuid], None).await;
-                let found = found.map_err(|error| refused(format!("node {node}"), error))?;
-                if found.is_empty() && site.is_complete() {
-                    return Ok(());
-                }
-                let mut refusal = no_vm(&site, node, uuid);
+                let mut refusal = no_vm(&sites, node, uuid);
                 refusal.kind = Kind::Unavailable;
                 return Err(refusal);
             }
         },
         // The node is gone from Kubernetes, or named as old versions of the Go driver did.
-        Err(mut refusal) => match site.vm_called(node) {
-            Some(vm) => vm,
-            None if inner.nodes.current().is_some() && site.is_complete() => return Ok(()),
+        Err(mut refusal) => match sites.vm_called(node) {
+            Some(found) => found,
+            None if inner.nodes.current().is_some() && sites.is_complete() => return Ok(()),
             None => {
                 refusal.kind = Kind::Unavailable;
                 return Err(refusal);
             }
         },
     };
-    let node = NodeVm { name: name(inner, node), vm };
-    let attempt = Attempt { inner, site: &site, connection: &connection, volume, node, caller };
-    if let Err(error) = attempt.change(Change::Detach).await? {
-        attempt.after_detach(error).await?;
+    let (id, node) = (node, NodeVm { name: name(inner, node), vm });
+    let connection = site.connection()?;
+    let attempt = Attempt { inner, site: &site, connection: &connection, volume, id, node, caller };
+    let detached = attempt.detach().await;
+    detached.map_err(|refusal| inner.sites.borrow().attribute(&site, refusal))
+}
+
+/// Whether none of these vCenters has a VM with this UUID. Their inventories may lag behind, so they are asked.
+async fn is_absent(sites: &Sites, node: &str, uuid: Uuid) -> Result<bool, Refusal> {
+    for site in sites.all() {
+        let connection = site.connection()?;
+        let found = connection.inventory().vms_by_uuid(&[uuid], None).await;
+        let found =
+            found.map_err(|error| sites.attribute(site, refused(format!("node {node}"), error)))?;
+        if !found.is_empty() || !site.is_complete() {
+            return Ok(false);
+        }
     }
-    inner.unsettled.check(attempt.node.reference(), volume, Change::Detach)
+    Ok(true)
 }
 
 /// Whether CNS does not know a volume that the VM has.
@@ -245,13 +315,15 @@ fn is_unknown(error: &Error) -> bool {
     }
 }
 
-/// The volumes that the VMs of these nodes have: node ids by volume.
+/// The volumes that the VMs of a vCenter have, of all nodes: node ids by volume.
 pub(super) async fn published(
     inner: &Inner,
-    nodes: &[String],
+    site: &Site,
 ) -> Result<BTreeMap<String, BTreeSet<String>>, Refusal> {
+    let nodes = inner.nodes.current().unwrap_or_default();
+    let nodes: Vec<String> = nodes.iter().map(|(_, uuid)| uuid.to_string()).collect();
     let mut published: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for (node, volumes) in volumes_of(inner, nodes).await? {
+    for (node, volumes) in volumes_in(inner, site, &nodes).await? {
         for volume in volumes {
             published.entry(volume).or_default().insert(node.clone());
         }
@@ -259,12 +331,33 @@ pub(super) async fn published(
     Ok(published)
 }
 
-/// The volumes of each node whose devices vCenter shows.
+/// The volumes of each node whose devices its vCenter shows. One that does not answer hides its own nodes only.
 pub(super) async fn volumes_of(
     inner: &Inner,
     nodes: &[String],
 ) -> Result<BTreeMap<String, BTreeSet<String>>, Refusal> {
-    let site = inner.site()?;
+    let sites = inner.sites()?;
+    let read = join_all(sites.all().iter().map(|site| volumes_in(inner, site, nodes))).await;
+    let (mut volumes, mut failed) = (BTreeMap::new(), Vec::new());
+    for (site, read) in sites.all().iter().zip(read) {
+        match read {
+            Ok(read) => volumes.extend(read),
+            Err(refusal) => failed.push(sites.attribute(site, refusal)),
+        }
+    }
+    let is_answered = failed.len() < sites.all().len();
+    match failed.pop() {
+        Some(refusal) if !is_answered => Err(refusal),
+        _ => Ok(volumes),
+    }
+}
+
+/// The volumes of those nodes whose VMs are in one vCenter.
+async fn volumes_in(
+    inner: &Inner,
+    site: &Site,
+    nodes: &[String],
+) -> Result<BTreeMap<String, BTreeSet<String>>, Refusal> {
     let connection = site.connection()?;
     // Without it no node would have a VM, and every volume would read as detached.
     site.current()?;
@@ -300,10 +393,10 @@ fn is_gone(error: &Error, vm: &Ref<VirtualMachine>) -> bool {
 
 /// How many volumes fit on a node.
 pub(super) async fn slots(inner: &Inner, node: &str) -> Result<u32, Refusal> {
-    let site = inner.site()?;
-    let connection = site.connection()?;
+    let sites = inner.sites()?;
     let uuid = uuid(inner, node)?;
-    let vm = site.vm(node, uuid)?.ok_or_else(|| no_vm(&site, node, uuid))?;
+    let (site, vm) = sites.vm(node, uuid)?.ok_or_else(|| no_vm(&sites, node, uuid))?;
+    let connection = site.connection()?;
     let devices = connection.inventory().devices(&vm.reference).await;
     let what = format!("the devices of VM {} (node {node}) could not be read", vm.name);
     match devices.map_err(|error| refused(what.clone(), error))? {
@@ -317,12 +410,12 @@ pub(super) async fn slots(inner: &Inner, node: &str) -> Result<u32, Refusal> {
 
 /// Whether vCenter shows that nothing runs on a node: its VM is off, or gone.
 pub(super) fn is_off(inner: &Inner, node: &str) -> bool {
-    let found = inner.site().and_then(|site| {
-        let vm = site.vm(node, uuid(inner, node)?)?;
-        Ok((site.is_complete(), vm))
+    let found = inner.sites().and_then(|sites| {
+        let vm = sites.vm(node, uuid(inner, node)?)?;
+        Ok((sites.is_complete(), vm))
     });
     match found {
-        Ok((_, Some(vm))) => {
+        Ok((_, Some((_, vm)))) => {
             vm.power == PowerState::Off && vm.connection == ConnectionState::Connected
         }
         Ok((complete, None)) => complete,
@@ -331,8 +424,8 @@ pub(super) fn is_off(inner: &Inner, node: &str) -> bool {
 }
 
 /// The node of this cluster whose VM has a volume.
-pub(super) async fn holder(inner: &Inner, connection: &Connection, volume: &str) -> Option<String> {
-    let site = inner.site().ok()?;
+pub(super) async fn holder(inner: &Inner, site: &Site, volume: &str) -> Option<String> {
+    let connection = site.connection().ok()?;
     let nodes = inner.nodes.current()?;
     let mut vms = HashMap::new();
     for (name, uuid) in nodes.iter() {
@@ -361,10 +454,10 @@ fn name(inner: &Inner, node: &str) -> String {
     named.unwrap_or(node).to_owned()
 }
 
-fn no_vm(site: &Site, node: &str, uuid: Uuid) -> Refusal {
+fn no_vm(sites: &Sites, node: &str, uuid: Uuid) -> Refusal {
     let what =
-        format!("node {node}: vCenter {} shows no VM with the BIOS UUID {uuid}", site.server);
-    let (kind, remedy) = if site.is_complete() {
+        format!("node {node}: vCenter {} shows no VM with the BIOS UUID {uuid}", sites.names());
+    let (kind, remedy) = if sites.is_complete() {
         (
             Kind::NotFound,
             "the VM must be in a datacenter of the configuration, and visible to its user",

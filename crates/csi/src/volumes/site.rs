@@ -1,8 +1,8 @@
-//! The vCenter of the volumes: what is known of it, and how the cluster is named there.
+//! One vCenter of the volumes: what is known of it, and how the cluster is named there.
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use cloud_config::Inline;
+use cloud_config::{Inline, SnapshotLimits};
 use vcenter::{Health, Snapshot, View};
 use vsphere::{
     connection::Connection,
@@ -29,6 +29,7 @@ pub struct Site {
     /// The name under which vCenter keeps the cluster's volumes.
     pub(super) cluster: String,
     distribution: Option<String>,
+    snapshots: SnapshotLimits,
     pub(super) policies: Policies,
     pub(super) queues: Arc<Queues>,
     pub(super) search: Search,
@@ -42,15 +43,41 @@ impl Site {
             server: server.to_owned(),
             cluster: cluster.to_owned(),
             distribution: distribution.map(str::to_owned),
+            snapshots: SnapshotLimits { per_volume: 3, vsan: None, vvol: None },
             policies: Policies::default(),
             queues: Arc::default(),
             search: Search::default(),
         }
     }
 
+    /// With the limits of a configuration.
+    #[must_use]
+    pub(crate) fn with_snapshot_limits(mut self, limits: &SnapshotLimits) -> Self {
+        self.snapshots = limits.clone();
+        self
+    }
+
+    /// How many snapshots a volume on the datastore with this URL may have. URLs of vSAN and of virtual volumes name
+    /// them, which is how the Go driver recognises them.
+    pub(super) fn snapshot_limit(&self, url: &str) -> u32 {
+        let SnapshotLimits { per_volume, vsan, vvol } = self.snapshots;
+        let of_kind = |kind: &str, limit: Option<u32>| limit.filter(|_| url.contains(kind));
+        of_kind("vsan", vsan).or(of_kind("vvol", vvol)).unwrap_or(per_volume)
+    }
+
+    /// Whether a record is about this vCenter; old ones name none.
+    pub(super) fn is_named(&self, vcenter: &str) -> bool {
+        vcenter.is_empty() || vcenter.eq_ignore_ascii_case(&self.server)
+    }
+
     /// Replaces the credentials, if the configuration has them.
     pub(crate) fn replace_login(&self, login: &Inline) {
         self.view.replace_inline(login);
+    }
+
+    /// What is followed.
+    pub(crate) fn view(&self) -> &View {
+        &self.view
     }
 
     pub(super) fn snapshot(&self) -> Arc<Snapshot> {
@@ -98,6 +125,11 @@ impl Site {
         }
     }
 
+    /// Whether a VM with this UUID is in the inventory, which need not be current.
+    pub(super) fn shows(&self, uuid: Uuid) -> bool {
+        !self.snapshot().vm_by_uuid(&uuid).is_empty()
+    }
+
     /// Whether absence means something: the inventory has everything that the configuration names, and every VM in it
     /// shows which one it is.
     pub(super) fn is_complete(&self) -> bool {
@@ -126,7 +158,8 @@ impl Site {
         }
         let stores = snapshot.datastores().map(|datastore| {
             let permitted = snapshot.may_create_on(&datastore.reference).unwrap_or_default();
-            Store::new(datastore, snapshot.datastore_path(datastore), permitted)
+            let cluster = snapshot.datastore_cluster(datastore);
+            Store::new(datastore, snapshot.datastore_path(datastore), cluster, permitted)
         });
         let places = node_places(&snapshot, nodes);
         let incomplete = match snapshot.health() {

@@ -8,10 +8,11 @@ use vsphere::{
 };
 
 use super::{
-    Capacity, Inner, Listed, Page, bytes, change,
-    placement::{Wish, decide},
+    Capacity, Inner, Listed, Page, Position, bytes, change, choose,
+    placement::{Selection, Wish, decide},
     publish,
     refused::refused,
+    site::Site,
     size_of,
 };
 use crate::refusal::{Kind, Refusal};
@@ -21,41 +22,81 @@ use crate::refusal::{Kind, Refusal};
 const LARGEST_PAGE: u32 = 1000;
 
 pub(super) async fn get(inner: &Inner, volume: &str) -> Result<Listed, Refusal> {
-    let site = inner.site()?;
-    let connection = site.connection()?;
-    let mut published = publish::published(inner, &node_ids(inner)).await?;
-    if let Some(found) = change::find(&connection, volume).await? {
-        return Ok(listed(&found, &published));
-    }
-    // CNS shows some volumes late, and has lost others: the disk decides.
-    let unread = |error| refused(format!("volume {volume} could not be read"), error);
-    let Some(size) = change::disk(&connection, volume).await.map_err(unread)? else {
-        let what = format!("volume {volume} does not exist in vCenter {}", site.server);
-        return Err(Refusal::new(Kind::NotFound, what));
+    let sites = inner.sites()?;
+    let absent = || {
+        let what = format!("volume {volume} does not exist in vCenter {}", sites.names());
+        Refusal::new(Kind::NotFound, what)
     };
-    let nodes = published.remove(volume).unwrap_or_default();
-    Ok(Listed { id: volume.to_owned(), bytes: Some(bytes(size)), nodes, problem: None })
+    let site = inner.site_of(volume).await?.ok_or_else(absent)?;
+    let read = async {
+        let connection = site.connection()?;
+        let mut published = publish::published(inner, &site).await?;
+        if let Some(found) = change::find(&connection, volume).await? {
+            return Ok(listed(&found, &published));
+        }
+        // CNS shows some volumes late, and has lost others: the disk decides.
+        let unread = |error| refused(format!("volume {volume} could not be read"), error);
+        let size = change::disk(&connection, volume).await.map_err(unread)?.ok_or_else(absent)?;
+        let nodes = published.remove(volume).unwrap_or_default();
+        Ok(Listed { id: volume.to_owned(), bytes: Some(bytes(size)), nodes, problem: None })
+    };
+    read.await.map_err(|refusal| sites.attribute(&site, refusal))
 }
 
 /// Whether a volume exists.
 pub(super) async fn exists(inner: &Inner, volume: &str) -> Result<bool, Refusal> {
-    let connection = inner.site()?.connection()?;
-    if change::find(&connection, volume).await?.is_some() {
-        return Ok(true);
-    }
-    // CNS shows some volumes late.
-    let disk = change::disk(&connection, volume).await;
-    disk.map(|size| size.is_some())
-        .map_err(|error| refused(format!("volume {volume} could not be read"), error))
+    let Some(site) = inner.site_of(volume).await? else { return Ok(false) };
+    let exists = async { change::exists(&site.connection()?, volume).await };
+    exists.await.map_err(|refusal| inner.sites.borrow().attribute(&site, refusal))
 }
 
-/// A page of this cluster's volumes, beginning at an offset.
+/// A page of this cluster's volumes, of one vCenter; the next one begins where it ends, or at the next vCenter.
+/// VCenters without volumes have no page. One that does not answer ends the list: a list without its volumes reads as
+/// if they were gone.
+pub(super) async fn list(
+    inner: &Inner,
+    from: &Position,
+    most: Option<u32>,
+) -> Result<Page, Refusal> {
+    let sites = inner.sites()?;
+    sites.check_settled()?;
+    let (mut site, mut offset) = (sites.at(from).ok_or_else(|| stale(from))?, from.offset);
+    loop {
+        let page = list_in(inner, site, offset, most).await;
+        let (volumes, rest) = page.map_err(|refusal| sites.attribute(site, refusal))?;
+        if volumes.is_empty() && offset > 0 {
+            return Err(stale(from));
+        }
+        let here = |offset| sites.position(site, offset);
+        let following = sites.after(site).filter(|_| rest.is_none());
+        match following {
+            Some(following) if volumes.is_empty() => (site, offset) = (following, 0),
+            Some(following) => {
+                let next = Position { vcenter: Some(following.server.clone()), offset: 0 };
+                return Ok(Page { volumes, next: Some(next) });
+            }
+            None => return Ok(Page { volumes, next: rest.map(here) }),
+        }
+    }
+}
+
+/// A position that leads nowhere, or does not any more.
+pub(super) fn stale(from: &Position) -> Refusal {
+    let what = format!("starting_token \"{from}\" does not lead to a page");
+    Refusal::new(Kind::Busy, what).remedy("list again without a token")
+}
+
+/// A page of one vCenter, and where the next one begins there.
 ///
 /// Which node has a volume is known from the devices of the nodes' VMs only; CNS does not report it. So each page costs
 /// a query and, beside it, a read of up to 250 VMs at a time. Nothing is kept from one page to the next: the next one
 /// may be asked of another process, and an attachment that was detached meanwhile would be shown.
-pub(super) async fn list(inner: &Inner, offset: u64, most: Option<u32>) -> Result<Page, Refusal> {
-    let site = inner.site()?;
+async fn list_in(
+    inner: &Inner,
+    site: &Site,
+    offset: u64,
+    most: Option<u32>,
+) -> Result<(Vec<Listed>, Option<u64>), Refusal> {
     let connection = site.connection()?;
     let most = most.unwrap_or(LARGEST_PAGE).clamp(1, LARGEST_PAGE);
     let select = [
@@ -75,8 +116,7 @@ pub(super) async fn list(inner: &Inner, offset: u64, most: Option<u32>) -> Resul
         ..CnsQueryFilter::default()
     };
     let mut pages = connection.volumes().pages(filter, &select);
-    let nodes = node_ids(inner);
-    let published = Box::pin(publish::published(inner, &nodes));
+    let published = Box::pin(publish::published(inner, site));
     let (volumes, published) = tokio::join!(Box::pin(pages.next_page()), published);
     let volumes = volumes
         .map_err(|error| refused("the volumes of the cluster could not be listed", error))?;
@@ -95,19 +135,40 @@ pub(super) async fn list(inner: &Inner, offset: u64, most: Option<u32>) -> Resul
             ..Listed::default()
         }));
     }
-    Ok(Page { volumes: all, next })
+    Ok((all, next))
 }
 
-/// Room for volumes of a class.
+/// Room for volumes of a class, in all vCenters that can be used.
 pub(super) async fn capacity(
     inner: &Inner,
     policy: Option<&str>,
-    url: Option<&str>,
+    selection: &Selection,
 ) -> Result<Capacity, Refusal> {
-    let site = inner.site()?;
-    let nodes = inner.nodes.current().unwrap_or_default();
-    let (stores, hosts) = site.places(&nodes)?;
-    let wish = Wish { url: url.map(str::to_owned), ..Wish::default() };
+    let sites = inner.sites()?;
+    let (mut room, mut refusals) = (None, Vec::new());
+    for site in sites.all() {
+        match capacity_in(inner, site, policy, selection).await {
+            Ok(more) => {
+                let known = room.unwrap_or(Capacity { available: 0, largest: 0 });
+                room = Some(Capacity {
+                    available: known.available.saturating_add(more.available),
+                    largest: known.largest.max(more.largest),
+                });
+            }
+            Err(refusal) => refusals.push(sites.attribute(site, refusal)),
+        }
+    }
+    room.ok_or_else(|| choose::combined(refusals))
+}
+
+async fn capacity_in(
+    inner: &Inner,
+    site: &Site,
+    policy: Option<&str>,
+    selection: &Selection,
+) -> Result<Capacity, Refusal> {
+    let (stores, hosts) = site.places(&inner.nodes_in(site))?;
+    let wish = Wish { selection: selection.clone(), ..Wish::default() };
     let mut decision = decide(&stores, &hosts, &wish);
     if let Some(name) = policy {
         let datastores = decision.candidates().map(|one| one.datastore.clone()).collect();
@@ -117,11 +178,6 @@ pub(super) async fn capacity(
     }
     let (available, largest) = decision.room();
     Ok(Capacity { available, largest })
-}
-
-fn node_ids(inner: &Inner) -> Vec<String> {
-    let nodes = inner.nodes.current().unwrap_or_default();
-    nodes.iter().map(|(_, uuid)| uuid.to_string()).collect()
 }
 
 fn listed(volume: &CnsVolume, published: &BTreeMap<String, BTreeSet<String>>) -> Listed {

@@ -22,7 +22,7 @@ const VOLUME: Subject<'_> = Subject("v-1");
 
 fn disk(content: Content) -> Disk {
     let device = Device { path: "/dev/sdb".into(), name: "sdb".into(), number: (8, 16) };
-    Disk { device, size: 1 << 30, content }
+    Disk { device, size: 1 << 30, content, has_room: false }
 }
 
 fn mount(number: (u32, u32), root: &str, target: &str, read_only: bool) -> Mount {
@@ -52,6 +52,7 @@ fn outcome(planned: Result<Vec<Step>, Refusal>) -> Result<Vec<&'static str>, (Ki
         Step::Format { .. } => "format",
         Step::ClearMark(_) => "clear",
         Step::Check { .. } => "check",
+        Step::GrowUnmounted { .. } => "grow-unmounted",
         Step::Mount { .. } => "mount",
         Step::Bind { .. } => "bind",
         Step::MakeReadOnly { .. } => "read-only",
@@ -152,6 +153,23 @@ fn a_read_only_volume_is_neither_formatted_nor_repaired() {
             Kind::Precondition,
             "blank",
         );
+    }
+}
+
+#[test]
+fn an_ext_file_system_is_grown_after_its_check_and_before_its_mount_unless_it_is_read_only() {
+    let planned = |kind, options: &[&str]| {
+        let content = Content::FileSystem { kind, marked: false };
+        let disk = Disk { has_room: true, ..disk(content) };
+        let facts = StageFacts { disk, mounts: Vec::new(), target: Place::Directory };
+        outcome(stage(VOLUME, Path::new(STAGING), &access(None, options), &facts)).unwrap()
+    };
+    for kind in [FileSystem::Ext2, FileSystem::Ext3, FileSystem::Ext4] {
+        assert_eq!(planned(kind, &[]), ["check", "grow-unmounted", "mount"], "{kind}");
+        assert_eq!(planned(kind, &["ro"]), ["mount"], "{kind}");
+    }
+    for kind in [FileSystem::Xfs, FileSystem::Btrfs] {
+        assert_eq!(planned(kind, &[]), ["mount"], "{kind}");
     }
 }
 

@@ -9,7 +9,7 @@ use std::{
 use tempfile::{NamedTempFile, TempDir};
 
 use super::{Content, FileSystem, Mark, read};
-use crate::node::format::{Kernel, mkfs};
+use crate::node::format::{Kernel, TOOLS, mkfs};
 
 const MIB: u64 = 1 << 20;
 
@@ -41,7 +41,8 @@ fn check(disk: &NamedTempFile, kind: FileSystem) {
         FileSystem::Xfs => &["xfs_repair", "-n"],
         FileSystem::Btrfs => &["btrfs", "check", "--readonly"],
     };
-    let checked = Command::new(words[0]).args(&words[1..]).arg(disk.path()).output().unwrap();
+    let mut program = Command::new(words[0]);
+    let checked = program.args(&words[1..]).arg(disk.path()).env("PATH", TOOLS).output().unwrap();
     assert!(checked.status.success(), "{kind}: {}", String::from_utf8_lossy(&checked.stdout));
 }
 

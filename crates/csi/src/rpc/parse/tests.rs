@@ -4,15 +4,17 @@ use std::path::Path;
 
 use proptest::prelude::{Just, Strategy, any, prop_assert, prop_oneof, proptest};
 
-use super::{expand, path, publish, stage, volume, volume_path};
+use super::{create, expand, parameters, path, publish, stage, volume, volume_path};
 use crate::{
     node::{mounts::Options, plan::Access},
     proto::{
-        CapacityRange, NodeExpandVolumeRequest, NodePublishVolumeRequest, NodeStageVolumeRequest,
-        VolumeCapability,
+        CapacityRange, CreateVolumeRequest, NodeExpandVolumeRequest, NodePublishVolumeRequest,
+        NodeStageVolumeRequest, VolumeCapability, VolumeContentSource,
         volume_capability::{AccessMode, AccessType, BlockVolume, MountVolume, access_mode::Mode},
+        volume_content_source::{SnapshotSource, Type, VolumeSource},
     },
     refusal::{Kind, Refusal},
+    volumes::{SnapshotId, Source},
 };
 
 fn capability(access: AccessType, mode: Mode) -> Option<VolumeCapability> {
@@ -85,10 +87,44 @@ fn a_request_to_stage_names_what_is_missing_or_wrong() {
         "MULTI_NODE_MULTI_WRITER",
     );
     wrong(
+        |request| request.volume_capability = capability(mount(""), Mode::MultiNodeReaderOnly),
+        "a volume from one snapshot, for each node",
+    );
+    wrong(
         |request| request.volume_capability = capability(mount(""), Mode::Unknown),
         "access_mode",
     );
     wrong(|request| request.volume_capability.as_mut().unwrap().access_type = None, "access_type");
+}
+
+#[test]
+fn the_source_of_a_volume_is_a_snapshot_or_a_volume() {
+    let (volume, snapshot) =
+        ("0c7a1b8e-3f55-4f0a-9d0e-5b8d9f0a1b2c", "aa7a1b8e-3f55-4f0a-9d0e-5b8d9f0a1b2d");
+    let created = |source: Option<Type>| {
+        create(CreateVolumeRequest {
+            name: "pvc-1".to_owned(),
+            volume_capabilities: capability(mount(""), Mode::SingleNodeWriter)
+                .into_iter()
+                .collect(),
+            volume_content_source: Some(VolumeContentSource { r#type: source }),
+            ..CreateVolumeRequest::default()
+        })
+    };
+    let from_snapshot =
+        |id: &str| created(Some(Type::Snapshot(SnapshotSource { snapshot_id: id.to_owned() })));
+    let from_volume =
+        |id: &str| created(Some(Type::Volume(VolumeSource { volume_id: id.to_owned() })));
+    let id = format!("{volume}+{snapshot}");
+    let expected = SnapshotId { volume: volume.to_owned(), snapshot: snapshot.to_owned() };
+    assert_eq!(from_snapshot(&id).unwrap().source, Some(Source::Snapshot(expected)));
+    assert_eq!(from_volume(volume).unwrap().source, Some(Source::Volume(volume.to_owned())));
+    assert_invalid(created(None), "no type");
+    assert_invalid(from_snapshot(""), "snapshot_id is missing");
+    assert_invalid(from_volume(""), "volume_id is missing");
+    for unknown in [snapshot, "a+b+c", &format!("{volume}+latest")] {
+        assert_eq!(from_snapshot(unknown).unwrap_err().kind, Kind::NotFound, "{unknown}");
+    }
 }
 
 #[test]
@@ -244,4 +280,19 @@ proptest! {
     fn no_text_panics(text in any::<String>()) {
         drop((volume(&text), path("field", &text)));
     }
+}
+
+#[test]
+fn a_class_names_its_datastores_in_one_way() {
+    let parse = |given: &[(&str, &str)]| {
+        let given = given.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+        parameters(&given.collect())
+    };
+    let listed = parse(&[("datastores", "a, /dc-1/datastore/b,,ds:///c/ ")]).unwrap();
+    assert_eq!(listed.selection.datastores, ["a", "/dc-1/datastore/b", "ds:///c/"]);
+    let pod = parse(&[("DatastoreCluster", " fast ")]).unwrap();
+    assert_eq!(pod.selection.cluster.as_deref(), Some("fast"));
+    let both = parse(&[("datastores", "a"), ("datastorecluster", "fast")]);
+    assert_invalid(both, "more than one of datastoreurl, datastores and datastorecluster");
+    assert_invalid(parse(&[("datastore", "a")]), "unknown parameter");
 }

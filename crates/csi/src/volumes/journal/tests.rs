@@ -3,7 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
-use super::{Attempt, Plan, Record, attempt, is_stale, plan, record_name};
+use super::{Attempt, Plan, Record, attempt, is_stale, plan, record_name, snapshot};
 
 /// A record of the Go driver, with these operations.
 fn record(status: &serde_json::Value) -> Record {
@@ -79,7 +79,11 @@ fn a_plan_is_read_as_it_was_written() {
         size: 1024,
         policy: Some("gold".to_owned()),
         url: None,
+        datastores: vec!["fast-1".to_owned()],
+        cluster: None,
+        source: Some("v-1+s-1".to_owned()),
         datastore: "datastore-11".to_owned(),
+        failed: vec!["datastore-12".to_owned()],
     };
     let text = serde_json::to_string(&written).unwrap();
     record.metadata.annotations = Some([(super::PLAN.to_owned(), text)].into());
@@ -109,6 +113,12 @@ fn records_are_kept_for_a_while_after_their_operation() {
     let ended = latest("v-1", &operation("task-7", "Success", ""));
     assert!(!is_stale(&ended, after(14)));
     assert!(is_stale(&ended, after(16)));
+    // It took long, and has just ended.
+    let mut late = ended;
+    let annotation = (super::UNDER_WAY.to_owned(), "2026-11-01T10:20:00Z".to_owned());
+    late.metadata.annotations = Some([annotation].into());
+    assert!(!is_stale(&late, after(34)));
+    assert!(is_stale(&late, after(36)));
     let open = latest("", &operation("task-7", "InProgress", ""));
     assert!(!is_stale(&open, after(16)));
     assert!(is_stale(&open, after(25 * 60)));
@@ -122,4 +132,21 @@ fn names_that_kubernetes_does_not_take_become_digests() {
         let at = record_name(name);
         assert!(at.starts_with("name-") && at.len() < 64, "{name}: {at}");
     }
+}
+
+#[test]
+fn a_snapshot_that_the_go_driver_took_is_in_its_record() {
+    let taken = record(&json!({
+        "volumeID": "v-1",
+        "snapshotID": "s-1",
+        "latestOperationDetails": [operation("task-7", "Success", "")],
+    }));
+    assert_eq!(attempt(&taken), Some(Attempt::Done { volume: "v-1".to_owned() }));
+    assert_eq!(snapshot(&taken), Some("s-1"));
+    let half = record(&json!({
+        "volumeID": "v-1",
+        "snapshotID": "s-1",
+        "latestOperationDetails": [operation("task-7", "PartiallyFailed", "not recorded")],
+    }));
+    assert_eq!(attempt(&half), Some(Attempt::Failed), "it is searched for");
 }

@@ -1,11 +1,13 @@
 //! Placement by tables and properties.
 
+mod worlds;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 use vsphere::reference::Ref;
 
-use super::{NodeHost, NodePlaces, Reason, Size, Store, Wish, decide};
+use super::{NodeHost, NodePlaces, Reason, Selection, Size, Store, Wish, decide};
 use crate::refusal::Kind;
 
 const GIB: u64 = 1 << 30;
@@ -13,7 +15,9 @@ const GIB: u64 = 1 << 30;
 fn store(name: &str, free_gib: u64, hosts: &[&str]) -> Store {
     Store {
         datastore: Ref::new(name),
+        name: name.to_owned(),
         path: format!("/dc-1/datastore/{name}"),
+        cluster: None,
         url: format!("ds:///vmfs/volumes/{name}/"),
         capacity: 100 * GIB,
         free: free_gib * GIB,
@@ -121,13 +125,16 @@ fn a_host_that_does_not_serve_excludes_nothing() {
 #[test]
 fn a_url_selects_its_datastore_and_a_wrong_one_is_answered_with_the_right_ones() {
     let stores = [store("a", 50, &["h1"]), store("b", 90, &["h1"])];
-    let at = |url: &str| Wish { url: Some(url.to_owned()), ..wish(1) };
+    let at = |url: &str| {
+        let selection = Selection { url: Some(url.to_owned()), ..Selection::default() };
+        Wish { selection, ..wish(1) }
+    };
     let hosts = [host("h1")];
     assert_eq!(candidates(&stores, &hosts, &at("ds:///vmfs/volumes/a")), ["a"]);
     let refusal = decide(&stores, &hosts, &at("ds:///vmfs/volumes/c/")).refusal("pvc-1");
     assert_eq!(refusal.kind, Kind::Invalid);
     assert!(
-        refusal.to_string().contains("ds:///vmfs/volumes/b/, ds:///vmfs/volumes/a/"),
+        refusal.to_string().contains("ds:///vmfs/volumes/a/, ds:///vmfs/volumes/b/"),
         "{refusal}"
     );
 }
@@ -202,8 +209,51 @@ proptest! {
         prop_assert_eq!(&decision, &decide(&stores, &hosts, &wish(gib)), "deterministic");
         let excluded = decision.all.iter().filter(|one| one.against.is_some());
         prop_assert_eq!(excluded.count() + free.len(), stores.len());
-        prop_assert!(decision.all.iter().all(|one| one.against != Some(Reason::OtherUrl)));
+        prop_assert!(decision.all.iter().all(|one| one.against != Some(Reason::NotSelected)));
     }
+}
+
+proptest! {
+    #[test]
+    fn without_one_datastore_the_others_are_judged_as_before(
+        stores in proptest::collection::vec(any_store(), 1..8),
+        removed in any::<prop::sample::Index>(),
+        gib in 0..100_u64,
+    ) {
+        let hosts = [host("h0"), host("h1")];
+        let before = candidates(&stores, &hosts, &wish(gib));
+        let url = stores[removed.index(stores.len())].url.clone();
+        // Together with the objects of the same storage, whose hosts count for each other.
+        let left: Vec<Store> = stores.iter().filter(|one| one.url != url).cloned().collect();
+        let gone: BTreeSet<&str> =
+            stores.iter().filter(|one| one.url == url).map(|one| one.datastore.value()).collect();
+        let expected: Vec<String> =
+            before.into_iter().filter(|name| !gone.contains(name.as_str())).collect();
+        prop_assert_eq!(candidates(&left, &hosts, &wish(gib)), expected);
+    }
+}
+
+#[test]
+fn of_five_hundred_datastores_the_emptiest_shared_one_is_found_for_ten_thousand_nodes() {
+    let names: Vec<String> = (0..400).map(|number| format!("h{number}")).collect();
+    let all: Vec<&str> = names.iter().map(String::as_str).collect();
+    let hosts: Vec<NodeHost> = all
+        .iter()
+        .map(|name| NodeHost {
+            nodes: (0..25).map(|at| format!("{name}-{at}")).collect(),
+            ..host(name)
+        })
+        .collect();
+    let stores: Vec<Store> = (0..500_u64)
+        .map(|number| {
+            // Every tenth is shared by all hosts.
+            let writers = if number % 10 == 0 { &all[..] } else { &all[..399] };
+            store(&format!("s{number}"), number % 100, writers)
+        })
+        .collect();
+    let decision = decide(&stores, &hosts, &wish(10));
+    let best = decision.candidates().next().map(|one| one.datastore.value());
+    assert_eq!((decision.candidates().count(), best), (45, Some("s190")));
 }
 
 #[test]

@@ -1,0 +1,114 @@
+//! What creations of volumes and of snapshots share: the task of an attempt is recorded, its end is waited for, and
+//! no second attempt begins while the first one may still complete.
+
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+use vsphere::{
+    cns::{Outcome, Started},
+    error::{Cause, Error},
+};
+
+use super::{
+    Inner,
+    journal::{Journal, Record},
+    refused::is_certain,
+};
+use crate::refusal::{Kind, Refusal};
+
+/// How long a task may run before it is recorded: what ends earlier has its end recorded at once.
+const RECORDED_AFTER: Duration = Duration::from_secs(1);
+/// How soon a task is recorded again that could not be.
+const RECORD_AGAIN: Duration = Duration::from_secs(1);
+
+/// Waits for the end of a task and records the task meanwhile. What is held stays held until the task has ended, whatever
+/// becomes of the record.
+pub(super) async fn follow<T: Outcome>(
+    journal: &Journal,
+    name: &str,
+    record: Record,
+    started: &Started<T>,
+) -> (Result<Record, Refusal>, Result<T, Error>) {
+    let has_ended = CancellationToken::new();
+    let waiting = async {
+        let ended = started.wait(super::LIMIT).await;
+        has_ended.cancel();
+        ended
+    };
+    let recording = record_task(journal, name, record, started.task().value(), &has_ended);
+    tokio::join!(recording, waiting)
+}
+
+/// Records the task of an attempt that runs for longer than a moment, also if the API server is away for a while. If
+/// the process ends before that, the next one searches for what the attempt may have made.
+async fn record_task(
+    journal: &Journal,
+    name: &str,
+    record: Record,
+    task: &str,
+    has_ended: &CancellationToken,
+) -> Result<Record, Refusal> {
+    let mut pause = RECORDED_AFTER;
+    // How a task ended is recorded by others.
+    while has_ended.run_until_cancelled(sleep(pause)).await.is_some() {
+        match journal.started(record.clone(), task).await {
+            Err(refusal) if refusal.kind == Kind::Unavailable => {
+                tracing::warn!(name, task, error = %refusal, "task not recorded; trying again");
+            }
+            written => return written.map_err(while_open),
+        }
+        pause = RECORD_AGAIN;
+    }
+    Ok(record)
+}
+
+/// Records that an attempt whose outcome is not known was under way until now.
+pub(super) async fn note_under_way(journal: &Journal, name: &str, record: Option<Record>) {
+    if let Some(record) = record
+        && let Err(refusal) = journal.under_way(record).await
+    {
+        tracing::warn!(name, error = %refusal, "attempt not recorded as under way");
+    }
+}
+
+/// Refuses to go on while a call that an earlier process made may still arrive.
+pub(super) async fn wait_out(
+    inner: &Inner,
+    what: &str,
+    vcenter: &str,
+    (at, record): (Timestamp, Option<&Record>),
+) -> Result<(), Refusal> {
+    let age = Timestamp::now().duration_since(at);
+    let settled = SignedDuration::try_from(inner.settle).unwrap_or(SignedDuration::ZERO);
+    if age >= settled {
+        return Ok(());
+    }
+    // A record from the future is one of a clock that is wrong, and as good as a new one.
+    if age < SignedDuration::ZERO
+        && let Some(record) = record
+    {
+        inner.journal.under_way(record.clone()).await.map_err(while_open)?;
+    }
+    let what = format!("{what}: an earlier attempt may still be under way at vCenter {vcenter}");
+    Err(Refusal::new(Kind::Busy, what).remedy("it is tried again until that is settled"))
+}
+
+/// Whether the task may still make what it was started for.
+pub(super) fn is_running(error: &Error) -> bool {
+    matches!(error.failure().cause, Cause::StillRunning(_) | Cause::Closed)
+}
+
+/// Whether the outcome of the task cannot be known from the task.
+pub(super) fn is_lost(error: &Error) -> bool {
+    !is_certain(error)
+}
+
+/// While the outcome is open, callers must not take the refusal for final and forget what was asked for.
+pub(super) fn while_open(mut refusal: Refusal) -> Refusal {
+    if !matches!(refusal.kind, Kind::Busy | Kind::Unfinished) {
+        refusal.kind = Kind::Unavailable;
+    }
+    refusal
+}
