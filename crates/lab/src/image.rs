@@ -274,6 +274,8 @@ pub fn standard(names: &[&str]) -> Result<Vec<Image>> {
                 .entrypoint(&["/agnhost"]),
             CSI_PROVISIONER => sidecar(CSI_PROVISIONER, "csi-provisioner")?,
             CSI_RESIZER => sidecar(CSI_RESIZER, "csi-resizer")?,
+            CSI_SNAPSHOTTER => sidecar(CSI_SNAPSHOTTER, "csi-snapshotter")?,
+            SNAPSHOT_CONTROLLER => sidecar(SNAPSHOT_CONTROLLER, "snapshot-controller")?,
             other => bail!("the lab has no image called {other}"),
         })
     };
@@ -309,8 +311,12 @@ pub const GLIBC: &str = "registry.k8s.io/e2e-test-images/glibc-dns-testing:2.0.0
 pub const CSI_PROVISIONER: &str = "registry.k8s.io/sig-storage/csi-provisioner:v5.1.0";
 /// The sidecar that grows volumes.
 pub const CSI_RESIZER: &str = "registry.k8s.io/sig-storage/csi-resizer:v1.14.0";
+/// The sidecar that takes and deletes snapshots.
+pub const CSI_SNAPSHOTTER: &str = "registry.k8s.io/sig-storage/csi-snapshotter:v8.3.0";
 /// The stock sidecars of the CSI driver.
-pub const SIDECARS: [&str; 2] = [CSI_PROVISIONER, CSI_RESIZER];
+pub const SIDECARS: [&str; 3] = [CSI_PROVISIONER, CSI_RESIZER, CSI_SNAPSHOTTER];
+/// What makes snapshots' objects work, once in a cluster.
+pub const SNAPSHOT_CONTROLLER: &str = "registry.k8s.io/sig-storage/snapshot-controller:v8.3.0";
 
 /// Whether a 64-bit ELF program needs a dynamic loader (a program header of type PT_INTERP).
 fn needs_loader(program: &[u8]) -> bool {
@@ -464,6 +470,11 @@ mod tests {
         let resizer = "github.com/kubernetes-csi/external-resizer";
         let built = components::pinned_version("sidecars", resizer).unwrap();
         assert!(CSI_RESIZER.ends_with(&format!(":{built}")), "{built}");
+        let snapshotter = "github.com/kubernetes-csi/external-snapshotter/v8";
+        let built = components::pinned_version("sidecars", snapshotter).unwrap();
+        for image in [CSI_SNAPSHOTTER, SNAPSHOT_CONTROLLER] {
+            assert!(image.ends_with(&format!(":{built}")), "{built}");
+        }
     }
 
     #[test]

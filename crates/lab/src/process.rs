@@ -54,6 +54,12 @@ impl Place {
     }
 }
 
+/// A command that runs `program` and dies with the thread that starts it, also when that is killed.
+#[must_use]
+pub fn child(program: &Path) -> Command {
+    Place::Machine.command(program)
+}
+
 /// What is known about a running process, on disk for the reaper and for `lab status`.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct ProcessRecord {

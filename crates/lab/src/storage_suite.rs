@@ -90,9 +90,12 @@ pub fn divide(lab: &Lab, specs: Vec<Spec>) -> Result<(Vec<Outcome>, Vec<Spec>)> 
     Ok((skipped, rest))
 }
 
-/// Whether the spec grows a volume of the class's own file system, ext4; the same is demanded of xfs and of devices.
+/// Whether the spec grows a mounted volume of the class's own file system, ext4; the same is demanded of xfs and of devices.
 fn grows_ext4(spec: &Spec) -> bool {
-    spec.volume.contains("(allowExpansion)") && spec.volume.contains("(default fs)")
+    let ephemeral = spec.volume.starts_with("Generic Ephemeral-volume")
+        && spec.demand == "should support expansion of pvcs created for ephemeral pvcs";
+    let grows = ephemeral || spec.volume.contains("(allowExpansion)");
+    grows && spec.volume.contains("(default fs)")
 }
 
 /// Why this machine's root cannot grow an ext4 that is mounted; `None` where it can. Tries it.
@@ -237,5 +240,27 @@ impl Process {
             }));
         }
         Ok(outcomes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_specs_that_grow_a_mounted_ext4_need_a_machine_that_can() {
+        let grows = |volume: &str, demand: &str| {
+            let name = format!("External Storage {volume} {demand}");
+            let suite = String::new();
+            grows_ext4(&Spec { suite, volume: volume.to_owned(), demand: demand.to_owned(), name })
+        };
+        let of_ephemeral = "should support expansion of pvcs created for ephemeral pvcs";
+        assert!(grows("Dynamic PV (default fs)(allowExpansion)", "should resize volume"));
+        assert!(grows("Generic Ephemeral-volume (default fs) (late-binding)", of_ephemeral));
+        assert!(!grows("Generic Ephemeral-volume (block volmode) (late-binding)", of_ephemeral));
+        assert!(!grows("Dynamic PV (block volmode)(allowExpansion)", "should resize volume"));
+        // It skips itself.
+        assert!(!grows("CSI Ephemeral-volume (default fs)", of_ephemeral));
+        assert!(!grows("Generic Ephemeral-volume (default fs) (late-binding)", "should create"));
     }
 }

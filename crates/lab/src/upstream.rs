@@ -19,8 +19,13 @@ pub const CSI_DRIVER: &str = "sigs.k8s.io/vsphere-csi-driver/v3";
 /// # Errors
 /// When Go cannot fetch it.
 pub fn module(name: &str) -> Result<PathBuf> {
-    let source = components::source_dir().join("upstream");
-    let version = components::pinned_version("upstream", name)?;
+    pinned_module("upstream", name)
+}
+
+/// The directory of a module that the go.mod of this directory below `lab/` pins, fetched unless it is there.
+pub(crate) fn pinned_module(pinned_by: &str, name: &str) -> Result<PathBuf> {
+    let source = components::source_dir().join(pinned_by);
+    let version = components::pinned_version(pinned_by, name)?;
     let mut download = Command::new("go");
     download.current_dir(source).args(["mod", "download", "-json", &format!("{name}@{version}")]);
     let answer: Value = serde_json::from_str(&components::run(&mut download)?)?;

@@ -51,6 +51,9 @@ pub struct VCenterSpec {
     pub certificate: Certificate,
     /// How long it takes; what the description says when `None`.
     pub latency: Option<Latency>,
+    /// Names of VMs whose attached disks are block devices, in [`VCenter::disks_of`]; needs root. Only for
+    /// [`VCenter::start`]: in a lab the nodes have them.
+    pub guests: Vec<String>,
 }
 
 /// Where a vCenter's inventory is described; `lab/vcenter/README.md` has the format.
@@ -83,7 +86,7 @@ pub struct VCenter {
     authority: PathBuf,
     control: Control,
     daemon: Daemon,
-    _world: Arc<World>,
+    world: Arc<World>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -122,7 +125,7 @@ pub(crate) struct Reach {
 }
 
 impl VCenter {
-    /// Starts a vCenter of its own for one test, on loopback; needs no root.
+    /// Starts a vCenter of its own for one test, on loopback; needs no root unless there are guests.
     ///
     /// # Errors
     /// When the simulator is not built, or the description is wrong: then with file, line and field.
@@ -130,12 +133,18 @@ impl VCenter {
         let world = Arc::new(World::claim()?);
         let free = SocketAddr::from(([127, 0, 0, 1], 0));
         let authority = Authority::create(&world.dir().join("pki"), "ca")?;
+        let mut guests = Vec::new();
+        for guest in &spec.guests {
+            let disks = disks_of(&world, guest);
+            fs::create_dir_all(&disks)?;
+            guests.push((guest.clone(), disks));
+        }
         let hosting = Hosting {
             place: Place::Machine,
             listen: free,
             control: free,
             from_machine: None,
-            nodes: &[],
+            nodes: &guests,
         };
         Self::start_at(world, "vcenter", &hosting, &authority, spec).await
     }
@@ -181,7 +190,7 @@ impl VCenter {
             None => (served.url.clone(), parse_address(&served.control)?),
         };
         let authority = authority.certificate;
-        Ok(Self { url, served, authority, control: Control::new(control), daemon, _world: world })
+        Ok(Self { url, served, authority, control: Control::new(control), daemon, world })
     }
 
     /// Its name.
@@ -244,6 +253,12 @@ impl VCenter {
         Ok(run(command.arg(&self.authority).args(arguments))?.trim().to_owned())
     }
 
+    /// The directory that a guest sees as its `/dev/disk/by-id`.
+    #[must_use]
+    pub fn disks_of(&self, guest: &str) -> PathBuf {
+        disks_of(&self.world, guest)
+    }
+
     /// Faults and changes on request, counters and state.
     #[must_use]
     pub fn control(&self) -> &Control {
@@ -260,6 +275,10 @@ impl VCenter {
     pub fn resident_bytes(&self) -> Option<u64> {
         self.daemon.resident_bytes()
     }
+}
+
+fn disks_of(world: &World, guest: &str) -> PathBuf {
+    world.dir().join("guests").join(guest)
 }
 
 fn description(home: &Path, description: &Description) -> Result<PathBuf> {

@@ -15,7 +15,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 use rustix::fs::{FlockOperation, flock};
 
-use crate::reap;
+use crate::{limits, reap};
 
 /// The name of the world that `make lab` starts.
 pub const LAB: &str = "lab";
@@ -75,6 +75,7 @@ impl World {
         let first_port = PORTS_FROM + PORTS_APART * index;
         let state = state_dir();
         create_state_dir()?;
+        limits::raise();
         let lock_file = state.join(format!("{name}.lock"));
         let Some(mut lock) = lock(&lock_file)? else { return Ok(None) };
         let dir = state.join(name);

@@ -59,8 +59,9 @@ impl State {
 
 impl Spec {
     fn new(containers: &[String], leaf: &str) -> Self {
-        let words = containers.iter().map(|text| text.trim()).chain([leaf.trim()]);
-        let name = words.collect::<Vec<_>>().join(" ");
+        // Some texts are empty, begin or end with a space, or have two in a row.
+        let texts = containers.iter().map(String::as_str).chain([leaf]);
+        let name = texts.flat_map(str::split_whitespace).collect::<Vec<_>>().join(" ");
         // "[Testpattern: Dynamic PV (xfs)] [Slow] volume-expand", then what a suite has below.
         let pattern = containers.get(1).map_or("", String::as_str);
         let (volume, suite) = match pattern.trim().strip_prefix("[Testpattern: ") {
@@ -80,7 +81,7 @@ impl Spec {
 
     /// A regular expression that matches this spec and no other.
     pub(super) fn pattern(&self) -> String {
-        // No begin: the suite puts its own name in front. It joins texts by spaces, and some begin or end with one.
+        // No begin: the suite puts its own name in front. It joins the texts that are not empty by spaces.
         let mut escaped = String::new();
         for character in self.name.chars() {
             match character {
@@ -187,6 +188,14 @@ mod tests {
     fn the_pattern_of_a_spec_has_no_special_characters_left() {
         let spec = Spec::new(&["External Storage [Driver: a.b]".to_owned()], "works (well)?");
         let expected = r"External +Storage +\[Driver\: +a\.b\] +works +\(well\)\? *$";
+        assert_eq!(spec.pattern(), expected);
+    }
+
+    #[test]
+    fn the_pattern_of_a_spec_does_not_depend_on_empty_texts_and_double_spaces() {
+        let containers = ["External Storage", "[Testpattern:  (delete policy)] snapshottable", ""];
+        let spec = Spec::new(&containers.map(str::to_owned), "should restore ");
+        let expected = r"External +Storage +\[Testpattern\: +\(delete +policy\)\] +snapshottable +should +restore *$";
         assert_eq!(spec.pattern(), expected);
     }
 

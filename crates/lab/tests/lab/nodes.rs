@@ -16,12 +16,20 @@ fn address(pod: &Pod) -> &str {
     pod.status.as_ref().and_then(|status| status.pod_ip.as_deref()).unwrap_or("no address")
 }
 
-/// Asks an HTTP server of agnhost for the name of its pod, from inside another pod.
-fn ask_from(lab: &Lab, pod: &str, address: &str, port: u16) -> Result<String> {
+/// Asks an HTTP server of agnhost for the name of its pod, from inside another pod, until it answers as expected.
+async fn answers(lab: &Lab, pod: &str, (address, port): (&str, u16), expected: &str) -> Result<()> {
     let request = format!(
         "printf 'GET /hostname HTTP/1.0\\r\\n\\r\\n' | nc -w 10 {address} {port} | tail -n 1"
     );
-    kubectl(lab.control_plane(), &["exec", pod, "--", "sh", "-c", &request])
+    let asked = || async {
+        let command = ["exec", pod, "--", "sh", "-c", &request];
+        Ok(match kubectl(lab.control_plane(), &command) {
+            Ok(answer) if answer == expected => Wait::Done(()),
+            Ok(answer) => Wait::NotYet(answer),
+            Err(error) => Wait::NotYet(format!("{error:#}")),
+        })
+    };
+    until(&format!("{address}:{port} answers pod {pod}"), BOUND, asked).await
 }
 
 #[tokio::test]
@@ -40,8 +48,9 @@ async fn pods_on_two_nodes_reach_each_other_and_are_reached_through_the_api() {
     let server = json!({"image": image::AGNHOST, "args": ["netexec", "--http-port=8080"]});
     let one = run_pod(&client, pod("one", "node-1", &server, &json!([])), "Running").await.unwrap();
     let two = run_pod(&client, pod("two", "node-2", &server, &json!([])), "Running").await.unwrap();
-    assert_eq!(ask_from(&lab, "one", address(&two), 8080).unwrap(), "two");
-    assert_eq!(ask_from(&lab, "two", address(&one), 8080).unwrap(), "one");
+    // A pod that runs may not listen yet.
+    answers(&lab, "one", (address(&two), 8080), "two").await.unwrap();
+    answers(&lab, "two", (address(&one), 8080), "one").await.unwrap();
 
     let service = json!({
         "metadata": {"name": "two"},
@@ -55,15 +64,7 @@ async fn pods_on_two_nodes_reach_each_other_and_are_reached_through_the_api() {
     let service = service.spec.unwrap().cluster_ip.unwrap();
     // From the other node, and from the pod behind it: both ways of a Service.
     for from in ["one", "two"] {
-        until("the Service answers", BOUND, || async {
-            Ok(match ask_from(&lab, from, &service, 80) {
-                Ok(answer) if answer == "two" => Wait::Done(()),
-                Ok(answer) => Wait::NotYet(answer),
-                Err(error) => Wait::NotYet(format!("{error:#}")),
-            })
-        })
-        .await
-        .unwrap();
+        answers(&lab, from, (&service, 80), "two").await.unwrap();
     }
     let logs = kubectl(lab.control_plane(), &["logs", "two"]).unwrap();
     assert!(logs.contains("GET /hostname"), "{logs}");

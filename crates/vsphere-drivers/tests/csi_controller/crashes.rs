@@ -5,7 +5,7 @@
 //!   each of them again ─► held before or after it was carried out ─► SIGKILL ─► the next controller, the same request
 //! ```
 //!
-//! At the end there are exactly the volumes that were created and not deleted, each with one disk.
+//! At the end there are exactly the volumes and snapshots that were created and not deleted, each volume with one disk.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,12 +21,17 @@ use tonic::{Code, Status};
 
 use crate::{
     gate::{Gate, Moment},
+    snapshots::{cloned, restored},
     world::{BOUND, Controller, NODES, Start, World, request},
 };
+
+const CREATE: &str = "CnsCreateVolume";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Operation {
     Create,
+    /// Its task runs until it was recorded.
+    CreateSlowly,
     Attach,
     Expand,
     Detach,
@@ -35,6 +40,12 @@ enum Operation {
     AttachObject,
     /// By deleting it.
     DetachObject,
+    TakeSnapshot,
+    DeleteSnapshot,
+    /// A volume with the content of a snapshot, larger than that.
+    Restore,
+    /// A volume with the content of another one, larger than that.
+    Clone,
 }
 
 /// Where a process is killed.
@@ -57,8 +68,11 @@ struct Crashes {
     controller: Option<Controller>,
     /// Volumes that must exist at the end, by name.
     volumes: BTreeMap<String, String>,
-    /// Creations that could not be ended at once, because an earlier attempt may still be under way.
-    open: Vec<String>,
+    /// Snapshots that must exist at the end, by the names of their volumes.
+    snapshots: BTreeMap<String, String>,
+    /// Creations that could not be ended at once, because an earlier attempt may still be under way; with what they are
+    /// about.
+    open: Vec<(Operation, String, String)>,
     kills: usize,
     /// Bytes in the beginning.
     available: i64,
@@ -73,9 +87,16 @@ impl Crashes {
         let release = format!("release: {release}");
         let world = World::start_with(|usual| usual.replace("release: 8.0U3", &release)).await;
         let gate = Gate::start(&world).await;
-        let (volumes, open) = (BTreeMap::new(), Vec::new());
-        let mut crashes =
-            Self { world, gate, controller: None, volumes, open, kills: 0, available: 0 };
+        let mut crashes = Self {
+            world,
+            gate,
+            controller: None,
+            volumes: BTreeMap::new(),
+            snapshots: BTreeMap::new(),
+            open: Vec::new(),
+            kills: 0,
+            available: 0,
+        };
         crashes.restart().await;
         crashes.available = crashes.controller().capacity().await.unwrap();
         crashes
@@ -105,7 +126,7 @@ impl Crashes {
 
     /// What an operation is about: made before it begins.
     async fn prepare(&mut self, operation: Operation, name: &str) -> String {
-        if operation == Operation::Create {
+        if matches!(operation, Operation::Create | Operation::CreateSlowly) {
             return String::new();
         }
         let volume = self.create(name).await.unwrap();
@@ -122,6 +143,11 @@ impl Crashes {
                     self.until_attached(name).await;
                 }
             }
+            Operation::DeleteSnapshot | Operation::Restore => {
+                let take = async |to: &Controller| to.snapshot(&volume, &snapshot_of(name)).await;
+                let taken = self.controller().patiently("taken", take).await.unwrap();
+                self.snapshots.insert(name.to_owned(), taken.snapshot_id);
+            }
             _ => {}
         }
         volume
@@ -132,10 +158,27 @@ impl Crashes {
         self.controller().patiently("created", create).await
     }
 
+    /// Creates a volume whose task ends after the second write: the first one is that of the call, the second one that
+    /// of the task.
+    async fn create_slowly(&self, name: &str) -> Result<(), Status> {
+        let control = self.world.vcenter.control();
+        let task = Fault { fault: None, at: TaskMoment::Hold, ..Fault::next(CREATE, "") };
+        control.fail(&task).await.unwrap();
+        let recorded = async {
+            self.gate.until_written(2).await;
+            control.release_tasks().await.unwrap();
+            std::future::pending().await
+        };
+        tokio::select! {
+            made = self.controller().create(named(name)) => made.map(|_| ()),
+            never = recorded => never,
+        }
+    }
+
     /// Asks for an operation, and does not wait for objects.
     async fn request(&self, operation: Operation, name: &str, volume: &str) -> Result<(), Status> {
         match operation {
-            Operation::Create => self.controller().create(named(name)).await.map(|_| ()),
+            Operation::CreateSlowly => self.create_slowly(name).await,
             Operation::Attach => self.controller().attach(volume, NODES[0]).await.map(|_| ()),
             Operation::Detach => self.controller().detach(volume, NODES[0]).await,
             Operation::Delete => self.controller().delete(volume).await,
@@ -148,21 +191,49 @@ impl Crashes {
                 self.attachments().delete(name, &DeleteParams::default()).await.ok();
                 Ok(())
             }
+            Operation::DeleteSnapshot => {
+                self.controller().delete_snapshot(&self.snapshots[name]).await
+            }
+            _ => self.make(operation, name, volume).await.map(|_| ()),
         }
+    }
+
+    /// Requests a volume or a snapshot, and returns its id.
+    async fn make(&self, operation: Operation, name: &str, volume: &str) -> Result<String, Status> {
+        let (to, copy) = (self.controller(), copy_of(name));
+        match operation {
+            Operation::TakeSnapshot => {
+                let taken = to.snapshot(volume, &snapshot_of(name)).await;
+                taken.map(|taken| taken.snapshot_id)
+            }
+            Operation::Restore => to.create(restored(&copy, 128, &self.snapshots[name])).await,
+            Operation::Clone => to.create(cloned(&copy, 128, volume)).await,
+            _ => to.create(named(name)).await,
+        }
+    }
+
+    /// Notes what a request made.
+    fn made(&mut self, operation: Operation, name: &str, id: String) {
+        match operation {
+            Operation::TakeSnapshot => self.snapshots.insert(name.to_owned(), id),
+            Operation::Restore | Operation::Clone => self.volumes.insert(copy_of(name), id),
+            _ => self.volumes.insert(name.to_owned(), id),
+        };
     }
 
     /// Asks again until it is done, and checks what came of it.
     async fn finish(&mut self, operation: Operation, name: &str, volume: &str) {
         match operation {
-            Operation::Create => match self.controller().create(named(name)).await {
-                Ok(volume) => {
-                    self.volumes.insert(name.to_owned(), volume);
+            Operation::Create
+            | Operation::CreateSlowly
+            | Operation::TakeSnapshot
+            | Operation::Restore
+            | Operation::Clone => match self.make(operation, name, volume).await {
+                Ok(id) => self.made(operation, name, id),
+                Err(status) if status.code() == Code::Aborted => {
+                    self.open.push((operation, name.to_owned(), volume.to_owned()));
                 }
-                Err(status) if status.code() == Code::Aborted => self.open.push(name.to_owned()),
-                Err(_) => {
-                    let made = self.create(name).await.unwrap();
-                    self.volumes.insert(name.to_owned(), made);
-                }
+                Err(_) => self.make_patiently(operation, name, volume).await,
             },
             Operation::AttachObject => {
                 self.request(operation, name, volume).await.unwrap();
@@ -186,8 +257,17 @@ impl Crashes {
             Operation::Delete => {
                 self.volumes.remove(name);
             }
-            Operation::Create | Operation::Expand => {}
+            Operation::DeleteSnapshot => {
+                self.snapshots.remove(name);
+            }
+            _ => {}
         }
+    }
+
+    async fn make_patiently(&mut self, operation: Operation, name: &str, volume: &str) {
+        let make = async |_: &Controller| self.make(operation, name, volume).await;
+        let id = self.controller().patiently("made", make).await.unwrap();
+        self.made(operation, name, id);
     }
 
     /// The VMs that have a volume.
@@ -236,6 +316,10 @@ impl Crashes {
         let mut points = Vec::new();
         for (number, _) in writes.iter().enumerate() {
             points.extend([Moment::Before, Moment::After].map(|at| Point::Write(number, at)));
+        }
+        if operation == Operation::CreateSlowly {
+            // Its calls are those of a create.
+            return points;
         }
         for (method, count) in after {
             for number in 0..count - before.get(&method).copied().unwrap_or_default() {
@@ -295,7 +379,10 @@ impl Crashes {
             }
         }
         self.restart().await;
-        if matches!(point, Point::Begun(..)) {
+        if operation == Operation::CreateSlowly {
+            control.disarm().await.unwrap();
+        }
+        if matches!(point, Point::Begun(..)) || operation == Operation::CreateSlowly {
             // The work of the killed process's call ends while the next process begins.
             control.release_tasks().await.unwrap();
         }
@@ -324,10 +411,13 @@ impl Crashes {
 
     /// Ends the creations that had to wait, and compares all that there is with what was requested.
     async fn settle(&mut self) {
-        for name in std::mem::take(&mut self.open) {
-            let volume = self.create(&name).await.unwrap();
-            self.volumes.insert(name, volume);
+        for (operation, name, volume) in std::mem::take(&mut self.open) {
+            self.make_patiently(operation, &name, &volume).await;
         }
+        let snapshots: BTreeSet<String> =
+            self.world.snapshots().await.into_iter().map(|(id, _)| id).collect();
+        let expected: BTreeSet<String> = self.snapshots.values().cloned().collect();
+        assert_eq!(snapshots, expected, "snapshots of vCenter, and those that were taken");
         let ids: BTreeSet<&String> = self.volumes.values().collect();
         assert_eq!(ids.len(), self.volumes.len(), "no two names are one volume");
         let state = self.world.vcenter.control().state_as_json().await.unwrap();
@@ -352,6 +442,16 @@ impl Crashes {
             self.check_record(name).await;
         }
     }
+}
+
+/// The name of a volume's snapshot.
+fn snapshot_of(name: &str) -> String {
+    format!("snapshot-{name}")
+}
+
+/// The name of a volume with another one's content.
+fn copy_of(name: &str) -> String {
+    format!("{name}-copy")
 }
 
 fn text(value: &Value) -> String {
@@ -406,6 +506,7 @@ async fn kill_everywhere(release: &str, operations: &[Operation]) -> usize {
 async fn a_controller_that_is_killed_between_any_two_effects_loses_and_doubles_nothing() {
     let operations = [
         Operation::Create,
+        Operation::CreateSlowly,
         Operation::Attach,
         Operation::Expand,
         Operation::Detach,
@@ -415,6 +516,14 @@ async fn a_controller_that_is_killed_between_any_two_effects_loses_and_doubles_n
     ];
     let kills = kill_everywhere("8.0U3", &operations).await;
     assert!(kills >= 33, "{kills} kills");
+}
+
+#[tokio::test]
+async fn a_controller_that_is_killed_loses_and_doubles_no_snapshot_and_no_copy() {
+    let operations =
+        [Operation::TakeSnapshot, Operation::DeleteSnapshot, Operation::Restore, Operation::Clone];
+    let kills = kill_everywhere("8.0U3", &operations).await;
+    assert!(kills >= 40, "{kills} kills");
 }
 
 /// There a volume takes two calls: the first one has an id that such hosts do not take.

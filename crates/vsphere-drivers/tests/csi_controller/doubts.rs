@@ -7,14 +7,17 @@ use kube::{
     Api,
     api::{Patch, PatchParams},
 };
-use lab::vcenter::{Fault, Moment};
+use lab::{
+    Wait, until,
+    vcenter::{Fault, Moment},
+};
 use serde_json::json;
 use tonic::Code;
 
 use crate::{
     attach::{ATTACH, LEASE, until_led},
     situations::started,
-    world::{MIB, NODES, World, request},
+    world::{BOUND, Controller, MIB, NODES, World, request},
 };
 
 #[tokio::test]
@@ -35,6 +38,26 @@ async fn a_vm_whose_files_are_lost_is_not_gone_and_keeps_its_disks() {
     }
     assert_eq!(control.state().await.unwrap().attachments.len(), 1);
     control.reach_vm("node-2", true).await.unwrap();
+    controller.patiently("detached", async |to| to.detach(&volume, NODES[1]).await).await.unwrap();
+    assert!(control.state().await.unwrap().attachments.is_empty());
+}
+
+#[tokio::test]
+async fn a_vm_that_shows_no_devices_while_its_host_is_away_keeps_its_disks() {
+    let (world, controller) = started().await;
+    let control = world.vcenter.control();
+    let volume = controller.create_patiently("pvc-1").await;
+    controller.attach(&volume, NODES[1]).await.unwrap();
+    control.assume("OfflineDevices", "empty".into()).await.unwrap();
+    control.connect_host("esx-2.lab.example", false).await.unwrap();
+    controller.detach(&volume, NODES[1]).await.unwrap_err();
+    // CNS may not find the volume either; the empty list is still not a proof.
+    let lost = Fault { at: Moment::Result, ..Fault::next("CnsDetachVolume", "NotFound") };
+    let rule = control.fail(&lost).await.unwrap();
+    controller.detach(&volume, NODES[1]).await.unwrap_err();
+    world.until_struck(rule).await;
+    assert_eq!(control.state().await.unwrap().attachments.len(), 1);
+    control.connect_host("esx-2.lab.example", true).await.unwrap();
     controller.patiently("detached", async |to| to.detach(&volume, NODES[1]).await).await.unwrap();
     assert!(control.state().await.unwrap().attachments.is_empty());
 }
@@ -91,17 +114,41 @@ async fn an_attach_that_is_carried_out_after_it_failed_is_not_left_behind() {
     assert!(control.state().await.unwrap().attachments.is_empty());
 }
 
-#[tokio::test]
-async fn a_process_that_lost_the_lease_leaves_its_operations_at_once() {
+/// A controller whose attach of volume pv-1 to node-1 does not end.
+async fn attaching() -> (World, Controller) {
     let world = World::start().await;
     let controller = world.run(ATTACH).await;
     world.provision(&controller, "pv-1").await;
     until_led(&world, "").await;
-    let control = world.vcenter.control();
     let held = Fault { fault: None, at: Moment::Hold, ..Fault::next("CnsAttachVolume", "") };
-    let rule = control.fail(&held).await.unwrap();
+    let rule = world.vcenter.control().fail(&held).await.unwrap();
     world.attach("pv-1", "node-1").await;
     world.until_struck(rule).await;
+    (world, controller)
+}
+
+#[tokio::test]
+async fn an_attach_that_a_killed_leader_began_is_not_left_behind() {
+    let (world, first) = attaching().await;
+    let control = world.vcenter.control();
+    first.kill();
+    world.detach("pv-1").await;
+    let _second = world.run(ATTACH).await;
+    until("a detach was sent", 2 * BOUND, || async {
+        let calls = control.calls().await?.to_string();
+        Ok(if calls.contains("CnsDetachVolume") { Wait::Done(()) } else { Wait::NotYet(calls) })
+    })
+    .await
+    .unwrap();
+    // The VM had no such disk when it was asked; now it has.
+    control.release_tasks().await.unwrap();
+    world.until_gone("pv-1").await;
+    assert!(world.disks().await.is_empty());
+}
+
+#[tokio::test]
+async fn a_process_that_lost_the_lease_leaves_its_operations_at_once() {
+    let (world, controller) = attaching().await;
     let leases: Api<Lease> = Api::namespaced(world.plane.client(), "vmware-system-csi");
     let stolen = Patch::Merge(json!({"spec": {"holderIdentity": "somebody else"}}));
     leases.patch(LEASE, &PatchParams::default(), &stolen).await.unwrap();
@@ -130,6 +177,18 @@ async fn a_disk_that_a_broken_create_left_becomes_the_volume_that_was_asked_for(
         assert_eq!(made.len(), 1, "{answer}: {volumes:?}");
         assert_eq!(made[0]["id"], volume.as_str());
     }
+}
+
+#[tokio::test]
+async fn a_deleted_volume_that_cns_still_shows_is_not_taken_for_a_new_one_of_its_name() {
+    let (world, controller) = started().await;
+    let control = world.vcenter.control();
+    control.assume("StaleQueries", json!(true)).await.unwrap();
+    let first = controller.create_patiently("pvc-1").await;
+    controller.delete(&first).await.unwrap();
+    let second = controller.create_patiently("pvc-1").await;
+    controller.attach(&second, NODES[0]).await.unwrap();
+    assert_eq!(control.state().await.unwrap().attachments.len(), 1);
 }
 
 #[tokio::test]

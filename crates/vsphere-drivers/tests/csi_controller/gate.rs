@@ -39,6 +39,8 @@ pub(crate) enum Moment {
 struct State {
     /// Methods and kinds of objects since the last look.
     writes: Vec<String>,
+    /// How often one object was read since then.
+    reads: usize,
     hold: Option<(usize, Moment)>,
     held: bool,
     /// The writes with these numbers are refused.
@@ -71,6 +73,22 @@ impl Gate {
     /// Forgets what was written and refuses the writes of these numbers from now on.
     pub(crate) fn refuse(&self, refuse: Range<usize>) {
         *self.state.lock().unwrap() = State { refuse, ..State::default() };
+    }
+
+    /// How often one object was read since the last look.
+    pub(crate) fn reads(&self) -> usize {
+        self.state.lock().unwrap().reads
+    }
+
+    /// Waits until so much was written since the last look.
+    pub(crate) async fn until_written(&self, count: usize) {
+        until("the controller has written", BOUND, || async {
+            let state = self.state.lock().unwrap();
+            let done = state.writes.len() >= count;
+            Ok(if done { Wait::Done(()) } else { Wait::NotYet(format!("{state:?}")) })
+        })
+        .await
+        .unwrap();
     }
 
     /// Holds nothing any more, and returns what was written since the last look.
@@ -131,7 +149,12 @@ async fn pass(
             }
             state.hold.filter(|(held, _)| *held == number).map(|(_, moment)| moment)
         }
-        _ => None,
+        Some(kind) => {
+            let of_one = head.uri.path().contains(&format!("{kind}/"));
+            state.lock().unwrap().reads += usize::from(of_one);
+            None
+        }
+        None => None,
     };
     if moment == Some(Moment::Before) {
         return hold(&state).await;

@@ -9,6 +9,10 @@ mod crashes;
 mod csi_lab;
 mod doubts;
 mod gate;
+mod logins;
+mod metrics;
+#[path = "../support/node_files.rs"]
+mod node_files;
 mod nodes;
 mod outages;
 mod records;
@@ -17,5 +21,7 @@ mod safety;
 mod sanity;
 mod searches;
 mod situations;
+mod snapshots;
+mod vcenters;
 mod volumes;
 mod world;

@@ -7,8 +7,9 @@ use kube::{Api, api::ListParams};
 use lab::{Lab, Node, Spec, components, csi_driver::NAMESPACE};
 
 use crate::{
-    csi_lab::{deployed, outside},
-    sanity::Outcome,
+    csi_lab::deployed,
+    node_files::outside,
+    sanity::{ONE_THREAD, Outcome},
     world::MIB,
 };
 
@@ -30,8 +31,10 @@ async fn controller_of(lab: &Lab) -> (&Node, String) {
 fn sanity(node: &Node, access: &str) -> Outcome {
     let shared = outside(node, SHARED);
     let printed = node.run(
-        &format!("{SHARED}/csi-sanity"),
+        "env",
         &[
+            &format!("{}={}", ONE_THREAD.0, ONE_THREAD.1),
+            &format!("{SHARED}/csi-sanity"),
             "-csi.endpoint=/var/lib/kubelet/plugins/csi.vsphere.vmware.com/csi.sock",
             &format!("-csi.controllerendpoint={SHARED}/controller/csi.sock"),
             &format!("-csi.mountdir={SHARED}/mount-{access}"),
@@ -59,7 +62,7 @@ async fn the_deployed_driver_passes_csi_sanity_with_file_systems_and_with_block_
     // The path of a socket must be short.
     symlink(controller, shared.join("controller")).unwrap();
     for access in ["mount", "block"] {
-        sanity(node, access).check(56, 34);
+        sanity(node, access).check(75, 15);
     }
     let left = lab.vcenter().unwrap().control().state().await.unwrap().volumes;
     assert!(left.is_empty(), "the suite left volumes behind: {left:#?}");

@@ -128,14 +128,35 @@ async fn volumes_that_the_go_driver_failed_to_make_are_made() {
         assert_eq!(last_status(&record), "Success", "{record:#}");
         assert_eq!(record["status"]["volumeID"], made.as_str(), "{record:#}");
     }
-    // What was begun just now may still be carried out.
-    let age = SignedDuration::from_secs(2);
-    for (name, task) in [("fresh", ""), ("fresh-with-task", "task-7")] {
+    // What was begun just now may still be carried out. A clock that was a day ahead delays it no longer than that.
+    let (fresh, future) = (SignedDuration::from_secs(2), SignedDuration::from_hours(-24));
+    for (name, task, age) in
+        [("fresh", "", fresh), ("fresh-with-task", "task-7", fresh), ("of-the-future", "", future)]
+    {
         world.record_as_go(name, "", &Operation { task, age, ..IN_PROGRESS }).await;
         let refused = controller.create(request(name, 64)).await.unwrap_err();
         assert_eq!(refused.code(), Code::Aborted, "{name}: {refused}");
+        let record = world.record(name).await.unwrap();
+        let called = &record["status"]["latestOperationDetails"][0]["taskInvocationTimestamp"];
+        let called: Timestamp = called.as_str().unwrap().parse().unwrap();
+        assert!(called <= Timestamp::now(), "{record:#}");
     }
     assert_eq!(world.volumes().await.len(), 4);
+}
+
+#[tokio::test]
+async fn a_volume_that_another_vcenter_made_is_not_made_again() {
+    let world = World::start().await;
+    let controller = world.run(&[]).await;
+    controller.until_ready().await;
+    let volume = "4d5e6f70-5eed-4000-8000-000000000001";
+    let vcenter = Some("vc-2.example");
+    let made = Operation { vcenter, task: "task-7", status: "Success", ..IN_PROGRESS };
+    world.record_as_go("elsewhere", volume, &made).await;
+    let refused = controller.create(request("elsewhere", 64)).await.unwrap_err();
+    assert_eq!(refused.code(), Code::Unavailable, "{refused}");
+    assert!(refused.message().contains("vc-2.example"), "{refused}");
+    assert!(world.volumes().await.is_empty());
 }
 
 #[tokio::test]

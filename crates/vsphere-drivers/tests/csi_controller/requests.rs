@@ -1,10 +1,14 @@
-//! What operations cost at vCenter, in requests. Long polls are not counted: each watch has one open at any time.
+//! What operations cost, in requests to vCenter and to Kubernetes. Long polls are not counted: how often one is
+//! answered depends on how long vCenter takes.
 
 use std::collections::BTreeMap;
 
 use futures::future::try_join_all;
 
-use crate::world::{Controller, NODES, World, request};
+use crate::{
+    gate::Gate,
+    world::{Controller, NODES, Start, World, request},
+};
 
 const COUNT: u64 = 12;
 /// What watches wait with.
@@ -77,4 +81,24 @@ async fn volumes_that_are_attached_together_cost_less_than_a_request_each() {
     let before = calls(&world).await;
     try_join_all(volumes.iter().map(|volume| controller.attach(volume, NODES[0]))).await.unwrap();
     assert_at_most(&world, &before, COUNT - 1).await;
+}
+
+#[tokio::test]
+async fn the_first_request_for_a_volume_writes_its_record_and_reads_none() {
+    let world = World::start().await;
+    let gate = Gate::start(&world).await;
+    let kubeconfig = Some(gate.kubeconfig.clone());
+    let controller = world.serve(Start { kubeconfig, ..Start::controller("csi.sock") }).await;
+    controller.create_patiently("warm").await;
+    gate.open();
+    controller.create(request("first", 10)).await.unwrap();
+    let (reads, writes) = (gate.reads(), gate.open());
+    assert_eq!(reads, 0, "{writes:?}");
+    // A task that takes longer is recorded in between.
+    assert!((2..=3).contains(&writes.len()), "{writes:?}");
+    assert_eq!(writes[0], "POST cnsvolumeoperationrequests");
+    // A repeated request needs the record, and changes nothing.
+    controller.create(request("first", 10)).await.unwrap();
+    assert!(gate.reads() > 0);
+    assert!(gate.open().iter().all(|write| write.starts_with("POST")));
 }

@@ -4,7 +4,7 @@ use lab::{
     Wait, until,
     vcenter::{CloneSpec, Fault, HttpFault, HttpFaultKind, Moment, Power},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 use tonic::{Code, Status};
 
 use crate::world::{BOUND, Controller, NODES, Start, World, request};
@@ -27,18 +27,23 @@ impl Controller {
 #[tokio::test]
 async fn a_disk_that_cns_has_lost_is_deleted() {
     let (world, controller) = started().await;
+    let empty = controller.patiently("read", async |to: &Controller| to.capacity().await);
+    let empty = empty.await.unwrap();
+    let becomes = async |what: &str, is_so: &dyn Fn(i64) -> bool| {
+        let seen = until(what, BOUND, || async {
+            let now = controller.capacity().await?;
+            let seen = format!("{now} bytes free");
+            Ok(if is_so(now) { Wait::Done(()) } else { Wait::NotYet(seen) })
+        });
+        seen.await.unwrap();
+    };
     let volume = controller.create_patiently("lost").await;
+    // The inventory follows what happens at vCenter a moment later.
+    becomes("the disk takes space", &|now| now < empty).await;
     world.vcenter.control().forget_record(&volume).await.unwrap();
     assert!(world.volumes().await.is_empty());
-    let before = controller.capacity().await.unwrap();
     controller.delete(&volume).await.unwrap();
-    until("the disk is gone", BOUND, || async {
-        let now = controller.capacity().await?;
-        let seen = format!("{now} bytes free");
-        Ok(if now > before { Wait::Done(()) } else { Wait::NotYet(seen) })
-    })
-    .await
-    .unwrap();
+    becomes("the disk is gone", &|now| now >= empty).await;
     controller.delete(&volume).await.unwrap();
 }
 
@@ -73,6 +78,25 @@ async fn a_disk_that_cns_has_lost_is_attached_grown_detached_and_deleted() {
         let gone = controller.attach(&volume, NODES[0]).await.unwrap_err();
         assert_eq!(gone.code(), Code::NotFound, "{gone}");
     }
+}
+
+#[tokio::test]
+async fn a_detach_of_a_lost_disk_that_queries_still_show_is_to_be_tried_again() {
+    let (world, controller) = started().await;
+    let control = world.vcenter.control();
+    control.assume("NotRegisteredFault", json!("CnsFault")).await.unwrap();
+    control.assume("StaleQueries", json!(true)).await.unwrap();
+    let volume = controller.create_patiently("lost").await;
+    controller.attach(&volume, NODES[0]).await.unwrap();
+    controller.expand(&volume, 128).await.unwrap();
+    control.forget_record(&volume).await.unwrap();
+    // Two queries show it as it was before it grew.
+    let refused = controller.detach(&volume, NODES[0]).await.unwrap_err();
+    assert_eq!(refused.code(), Code::Unavailable, "{refused}");
+    assert!(refused.message().contains("may be out of date"), "{refused}");
+    let detach = async |to: &Controller| to.detach(&volume, NODES[0]).await;
+    controller.patiently("detached", detach).await.unwrap();
+    assert!(control.state().await.unwrap().attachments.is_empty());
 }
 
 #[tokio::test]
@@ -164,6 +188,65 @@ async fn a_datastore_that_has_filled_up_is_passed_over() {
     let operations = record["status"]["latestOperationDetails"].as_array().unwrap();
     assert_eq!(operations.len(), 2, "{record:#}");
     assert_eq!(operations[0]["taskStatus"], "Error", "{record:#}");
+}
+
+/// On most releases nothing tells a full datastore from any other failure of the disk layer.
+#[tokio::test]
+async fn a_datastore_that_fills_up_meanwhile_is_exhausted_by_its_free_space() {
+    let (world, controller) = started().await;
+    let control = world.vcenter.control();
+    control.assume("OutOfSpaceFault", json!("VSLM task failed")).await.unwrap();
+    control.assume("FullInPlacement", json!("no entry")).await.unwrap();
+    control.assume("DiskFaultCause", json!(false)).await.unwrap();
+    let on_one = |name: &str| {
+        let mut request = request(name, 64);
+        request.parameters.insert("datastores".to_owned(), "shared-1".to_owned());
+        request
+    };
+    let held = Fault { fault: None, at: Moment::Hold, ..Fault::next("CnsCreateVolume", "") };
+    let rule = control.fail(&held).await.unwrap();
+    let fill_up = async {
+        world.until_struck(rule).await;
+        control.free_space("shared-1", 1 << 20).await.unwrap();
+        control.release_tasks().await.unwrap();
+    };
+    let (refused, ()) = tokio::join!(controller.create(on_one("pvc-1")), fill_up);
+    let refused = refused.unwrap_err();
+    assert!(refused.message().contains("VSLM task failed"), "{refused}");
+    assert_eq!(refused.code(), Code::ResourceExhausted, "{refused}");
+
+    // With room on it the reason is unknown, and not made up.
+    control.free_space("shared-1", 1 << 40).await.unwrap();
+    until("the datastore has room", BOUND, || async {
+        let failure = Fault { at: Moment::Result, ..Fault::next("CnsCreateVolume", "CnsFault") };
+        control.fail(&failure).await?;
+        let refused = controller.create(on_one("pvc-2")).await.unwrap_err();
+        let seen = refused.to_string();
+        // Until the inventory shows it, the driver calls nobody.
+        let is_called = seen.contains("CnsFault");
+        assert_eq!(refused.code() == Code::Internal, is_called, "{seen}");
+        Ok(if is_called { Wait::Done(()) } else { Wait::NotYet(seen) })
+    })
+    .await
+    .unwrap();
+    assert!(world.volumes().await.is_empty());
+}
+
+#[tokio::test]
+async fn datastores_that_were_not_tried_yet_come_before_those_that_failed() {
+    let (world, controller) = started().await;
+    let next = Fault::next("CnsCreateVolume", "NoDiskSpace");
+    let full = Fault { at: Moment::Result, count: 3, ..next };
+    world.vcenter.control().fail(&full).await.unwrap();
+    let refused = controller.create(request("pvc-1", 64)).await.unwrap_err();
+    assert_eq!(refused.code(), Code::ResourceExhausted, "{refused}");
+    controller.create(request("pvc-1", 64)).await.unwrap();
+    let record = world.record("pvc-1").await.unwrap();
+    let plan = record["metadata"]["annotations"]["csi.vsphere.vmware.com/create"].as_str();
+    let plan: Value = serde_json::from_str(plan.unwrap()).unwrap();
+    let failed = plan["failed"].as_array().unwrap();
+    assert_eq!(failed.len(), 3, "{plan}");
+    assert!(!failed.contains(&plan["datastore"]), "{plan}");
 }
 
 #[tokio::test]

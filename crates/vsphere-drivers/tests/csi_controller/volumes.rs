@@ -4,9 +4,10 @@ use csi::proto::{
     ControllerGetVolumeRequest, ControllerGetVolumeResponse, GetCapacityRequest,
     GetCapacityResponse, ListVolumesRequest, ListVolumesResponse,
 };
+use lab::{Wait, until};
 use tonic::Code;
 
-use crate::world::{MIB, NODES, World, request};
+use crate::world::{BOUND, Controller, MIB, NODES, World, request};
 
 macro_rules! on_releases {
     ($($name:ident: $release:literal)*) => { $(
@@ -67,11 +68,7 @@ async fn a_volume_lives(release: &str) {
     assert_eq!(listed.entries.len(), 1);
     let status = listed.entries[0].status.clone().unwrap();
     assert_eq!(status.published_node_ids, [NODES[0]]);
-    let get = ControllerGetVolumeRequest { volume_id: volume.clone() };
-    let got: ControllerGetVolumeResponse =
-        controller.call("/csi.v1.Controller/ControllerGetVolume", get).await.unwrap();
-    assert_eq!(got.volume.unwrap().capacity_bytes, i64::try_from(151 * MIB).unwrap());
-    assert!(!got.status.unwrap().volume_condition.unwrap().abnormal);
+    until_grown(&controller, &volume, 151).await;
 
     for _ in 0..2 {
         controller.detach(&volume, NODES[0]).await.unwrap();
@@ -85,6 +82,21 @@ async fn a_volume_lives(release: &str) {
         .await
         .unwrap();
     assert!(capacity.available_capacity > 1 << 40, "{capacity:?}");
+}
+
+/// Waits until the volume is healthy and of this size: CNS may show the old one for a while.
+async fn until_grown(controller: &Controller, volume: &str, mebibytes: u64) {
+    until("the new size shows", BOUND, || async {
+        let get = ControllerGetVolumeRequest { volume_id: volume.to_owned() };
+        let got: ControllerGetVolumeResponse =
+            controller.call("/csi.v1.Controller/ControllerGetVolume", get).await?;
+        assert!(!got.status.unwrap().volume_condition.unwrap().abnormal);
+        let size = got.volume.unwrap().capacity_bytes;
+        let is_new = size == i64::try_from(mebibytes * MIB).unwrap();
+        Ok(if is_new { Wait::Done(()) } else { Wait::NotYet(format!("{size} bytes")) })
+    })
+    .await
+    .unwrap();
 }
 
 #[tokio::test]
@@ -119,4 +131,33 @@ async fn a_request_that_cannot_be_met_is_answered_with_cause_and_remedy() {
     let nobody = controller.attach("00000000-5eed-4000-8000-000000000000", "node-9").await;
     assert_eq!(nobody.unwrap_err().code(), Code::NotFound);
     assert_eq!(world.volumes().await.len(), 1, "only the first one was made");
+}
+
+#[tokio::test]
+async fn a_class_names_its_datastores_or_their_cluster() {
+    let world = World::start().await;
+    let controller = world.run(&[]).await;
+    controller.until_ready().await;
+    let create = async |name: &str, key: &str, value: &str| {
+        let mut request = request(name, 64);
+        request.parameters.insert(key.to_owned(), value.to_owned());
+        controller.create(request).await
+    };
+    let url = "ds:///vmfs/volumes/5eed0001-00000001-0001-000000000001/";
+    let by_url = create("url", "datastoreurl", url).await.unwrap();
+    let listed = create("listed", "datastores", "local-1, shared-1").await.unwrap();
+    let by_name = create("name", "datastores", "pod-2").await.unwrap();
+    let by_path = create("path", "datastores", "/dc-1/datastore/fast/pod-2").await.unwrap();
+    let other = create("other", "datastores", "pod-1").await.unwrap();
+    let member = create("member", "datastorecluster", "fast").await.unwrap();
+    let places = world.places().await;
+    assert_eq!(places[&listed], places[&by_url], "local-1 is not shared: {places:?}");
+    assert_eq!(places[&by_path], places[&by_name]);
+    assert_ne!(places[&other], places[&by_name]);
+    assert!([&places[&other], &places[&by_name]].contains(&&places[&member]), "{places:?}");
+    let refused = create("wrong", "datastorecluster", "fats").await.unwrap_err();
+    assert_eq!(refused.code(), Code::InvalidArgument, "{refused}");
+    assert!(refused.message().contains("/dc-1/datastore/fast"), "{refused}");
+    let again = create("listed", "datastores", "vsan-1").await.unwrap_err();
+    assert_eq!(again.code(), Code::AlreadyExists, "{again}");
 }

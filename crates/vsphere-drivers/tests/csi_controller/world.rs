@@ -3,9 +3,9 @@
 use std::{
     collections::BTreeMap,
     fs,
-    os::unix::process::CommandExt,
+    os::unix::fs::symlink,
     path::PathBuf,
-    process::{Child, Command, Stdio},
+    process::{Child, Stdio},
     time::Duration,
 };
 
@@ -78,8 +78,11 @@ impl World {
         let (plane, vcenter) =
             tokio::try_join!(ControlPlane::start(), VCenter::start(&spec)).unwrap();
         let world = Self { plane, vcenter };
+        // By its name, as the link in the image calls it.
+        symlink(env!("CARGO_BIN_EXE_vsphere-drivers"), world.path("vsphere-csi")).unwrap();
         let made = manifests::manifests(&Parameters::default()).unwrap();
-        let objects = [to_value(made.namespace).unwrap(), to_value(made.records).unwrap()];
+        let records = [made.records, made.volume_infos].map(|one| to_value(one).unwrap());
+        let objects = [vec![to_value(made.namespace).unwrap()], records.to_vec()].concat();
         world.plane.apply(&objects).unwrap();
         for (at, id) in (1..).zip(NODES) {
             world.register(&format!("node-{at}"), id);
@@ -127,6 +130,10 @@ impl World {
         self.address().0
     }
 
+    pub(crate) fn port(&self) -> String {
+        self.address().1
+    }
+
     fn address(&self) -> (String, String) {
         let url = self.vcenter.url();
         let authority = url.trim_start_matches("https://").split('/').next().unwrap();
@@ -151,9 +158,7 @@ impl World {
         let output = fs::File::options().create(true).append(true).open(&log).unwrap();
         let usual = self.plane.kubeconfig().to_owned();
         let kubeconfig = start.kubeconfig.unwrap_or(usual);
-        let mut command = Command::new(env!("CARGO_BIN_EXE_vsphere-drivers"));
-        // By its name, as the link in the image calls it.
-        command.arg0("/bin/vsphere-csi");
+        let mut command = lab::child(&self.path("vsphere-csi"));
         command
             .args([format!("--kubeconfig={}", kubeconfig.display())])
             // The simulator carries out a call at once or never.
@@ -164,7 +169,6 @@ impl World {
             .env("CSI_NAMESPACE", NAMESPACE)
             .env("NODE_NAME", start.node)
             .env("VSPHERE_CSI_CONFIG", self.path("csi-vsphere.conf"))
-            .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(output);
         let mut child = command.spawn().unwrap();
@@ -377,7 +381,7 @@ impl Controller {
 }
 
 fn is_passing(code: Code) -> bool {
-    matches!(code, Code::Unavailable | Code::Aborted | Code::DeadlineExceeded | Code::Internal)
+    matches!(code, Code::Unavailable | Code::Aborted | Code::DeadlineExceeded)
 }
 
 impl Drop for Controller {

@@ -4,4 +4,6 @@
 
 #[path = "../support/csi_lab.rs"]
 mod csi_lab;
+#[path = "../support/node_files.rs"]
+mod node_files;
 mod nodes;

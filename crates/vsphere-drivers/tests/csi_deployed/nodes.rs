@@ -8,6 +8,7 @@ mod go_manifest;
 mod growth;
 mod many;
 mod mistakes;
+mod snapshots;
 mod stateful;
 mod tenant;
 mod trouble;
@@ -36,6 +37,7 @@ async fn pods_use_volumes_of_every_kind_and_nothing_is_left() {
         forms::pods_share_and_protect_a_volume(&lab),
         forms::a_volume_of_the_go_driver_is_used_and_deleted(&lab),
         many::forty_volumes_on_one_node(&lab),
+        snapshots::a_file_is_in_the_snapshot_and_in_the_clone(&lab),
     );
     let left = lab.vcenter().unwrap().control().state().await.unwrap();
     let logs = || csi_driver::logs(&lab);

@@ -22,7 +22,7 @@ use crate::{
 async fn started_as_upstreams_daemonset_does_it_serves_what_a_registrar_calls() {
     let place = Place::new();
     let mut program = place.start(&[]);
-    let line = program.until_printed("flags without effect");
+    let line = program.until_printed("flags and variables without effect");
     assert!(line.contains("--fss-name --fss-namespace"), "{line}");
     // What the external registrar and the external liveness probe call.
     let mut client = place.connect("csi/csi.sock").await;
@@ -108,6 +108,32 @@ fn get(address: &str, path: &str) -> String {
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();
     text
+}
+
+/// Probes as the container of a node does.
+fn probe(place: &Place) -> std::process::Output {
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_vsphere-drivers"));
+    command.args(["vsphere-csi", "--probe"]).env("CSI_ENDPOINT", place.endpoint());
+    command.env("X_CSI_MODE", "node").output().unwrap()
+}
+
+#[tokio::test]
+async fn a_probe_by_command_is_answered_at_the_socket() {
+    let place = Place::new();
+    let mut program = place.start(&[]);
+    place.connect("csi/csi.sock").await;
+    let answered = probe(&place);
+    assert!(answered.status.success(), "{}", String::from_utf8_lossy(&answered.stderr));
+    // A process that is stopped takes connections, and does not answer.
+    program.signal(Signal::STOP);
+    let hung = probe(&place);
+    let text = String::from_utf8(hung.stderr).unwrap();
+    assert!(!hung.status.success() && text.contains("no answer at the socket"), "{text}");
+    program.signal(Signal::CONT);
+    program.stop();
+    let gone = probe(&place);
+    let text = String::from_utf8(gone.stderr).unwrap();
+    assert!(!gone.status.success() && text.contains("could not connect to the socket"), "{text}");
 }
 
 #[tokio::test]

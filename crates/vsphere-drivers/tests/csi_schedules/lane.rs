@@ -2,11 +2,11 @@
 
 use std::{
     cell::RefCell,
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     fs,
-    os::unix::process::CommandExt,
+    os::unix::fs::symlink,
     path::PathBuf,
-    process::{Child, Command, Stdio},
+    process::{Child, Stdio},
 };
 
 use anyhow::{Context, Result};
@@ -27,11 +27,13 @@ use crate::script::{CONTROLLERS, NODES};
 /// The cluster of these volumes; what others make is in none, or in another one.
 const CLUSTER: &str = "schedules";
 /// Nothing that the simulator was asked for begins later.
-const SETTLE: &str = "--settle=5";
+const SETTLE: &str = "--settle=15";
 
 pub(crate) struct Lane {
     pub(crate) plane: ControlPlane,
     pub(crate) vcenter: VCenter,
+    /// Whether attached disks are block devices, which only root can make.
+    pub(crate) has_guests: bool,
     /// As the administrator, who sees everything.
     witness: Connection,
     running: RefCell<Vec<Option<Child>>>,
@@ -62,10 +64,13 @@ impl Lane {
         let usual = include_str!("../../../../lab/vcenter/internal/world/default.yaml");
         let described = usual.replacen("release: 8.0U3", &format!("release: {release}"), 1);
         let description = Description::Text(described);
-        let spec = VCenterSpec { description, ..VCenterSpec::default() };
+        let has_guests = rustix::process::getuid().is_root();
+        let guests = if has_guests { (0..NODES).map(name).collect() } else { Vec::new() };
+        let spec = VCenterSpec { description, guests, ..VCenterSpec::default() };
         let (plane, vcenter) = tokio::try_join!(ControlPlane::start(), VCenter::start(&spec))?;
         let made = manifests::manifests(&Parameters::default())?;
-        let mut objects = vec![to_value(made.namespace)?, to_value(made.records)?];
+        let mut objects =
+            vec![to_value(made.namespace)?, to_value(made.records)?, to_value(made.volume_infos)?];
         for node in 0..NODES {
             let driver = json!({"name": csi::DRIVER, "nodeID": id(node), "topologyKeys": null});
             objects.push(json!({
@@ -84,7 +89,9 @@ impl Lane {
         let settings = Settings { trust, ..Settings::new(vcenter.url().parse()?, credentials) };
         let witness = Connection::new(&settings)?;
         let running = RefCell::new((0..CONTROLLERS).map(|_| None).collect());
-        let lane = Self { plane, vcenter, witness, running };
+        let lane = Self { plane, vcenter, has_guests, witness, running };
+        // By its name, as the link in the image calls it.
+        symlink(env!("CARGO_BIN_EXE_vsphere-drivers"), lane.path("vsphere-csi"))?;
         lane.configure()?;
         for controller in 0..CONTROLLERS {
             lane.run(controller)?;
@@ -115,8 +122,7 @@ impl Lane {
     pub(crate) fn run(&self, controller: usize) -> Result<()> {
         let log = self.path(&format!("controller-{controller}.log"));
         let output = fs::File::options().create(true).append(true).open(log)?;
-        let mut command = Command::new(env!("CARGO_BIN_EXE_vsphere-drivers"));
-        command.arg0("/bin/vsphere-csi");
+        let mut command = lab::child(&self.path("vsphere-csi"));
         command
             .arg(format!("--kubeconfig={}", self.plane.kubeconfig().display()))
             .args(["--metrics-address=", "--attach", SETTLE])
@@ -124,7 +130,6 @@ impl Lane {
             .env("X_CSI_MODE", "controller")
             .env("CSI_NAMESPACE", NAMESPACE)
             .env("VSPHERE_CSI_CONFIG", self.path("csi-vsphere.conf"))
-            .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(output);
         self.running.borrow_mut()[controller] = Some(command.spawn()?);
@@ -195,15 +200,15 @@ impl Lane {
         Ok(volumes)
     }
 
-    /// The ids of all first class disks, whether CNS knows them or not.
-    pub(crate) async fn disks(&self) -> Result<BTreeSet<String>> {
+    /// All first class disks by their ids, whether CNS knows them or not, with their names.
+    pub(crate) async fn disks(&self) -> Result<BTreeMap<String, String>> {
         let disks = self.witness.disks().await?;
         let mut pages = disks.pages(&[]);
-        let mut ids = BTreeSet::new();
+        let mut found = BTreeMap::new();
         while let Some(page) = pages.next_page().await? {
-            ids.extend(page.into_iter().map(|disk| disk.id.id));
+            found.extend(page.into_iter().map(|disk| (disk.id.id, disk.name.unwrap_or_default())));
         }
-        Ok(ids)
+        Ok(found)
     }
 }
 

@@ -12,13 +12,17 @@ use tokio::time::sleep;
 
 use crate::{
     calls::Caller,
+    content::Content,
+    guests::{Guests, Place, Traffic},
     lane::{self, Lane, Truth},
     objects::{self, Objects},
-    script::{CONTROLLERS, Deed, Life, Script, Trouble},
+    script::{CONTROLLERS, Deed, Life, NODES, Script, Trouble},
 };
 
 const SIZE: i64 = 16;
 const GROWTH: i64 = 4;
+/// How the provisioner's names begin; a UUID follows.
+const UNIQUE: &str = "pvc-";
 /// Datastores that may get volumes, with what is free on them.
 const DATASTORES: [(&str, u64); 4] =
     [("shared-1", 1500 << 30), ("vsan-1", 6 << 40), ("pod-1", 1 << 40), ("pod-2", 1 << 40)];
@@ -34,21 +38,43 @@ struct Known {
     mebibytes: i64,
     /// The node, and the UUID of the disk.
     on: Option<(usize, String)>,
+    content: Content,
     last: Option<Deed>,
+}
+
+impl Known {
+    /// Where its disk is, if it is attached.
+    fn place(&self) -> Option<Place<'_>> {
+        let (node, disk) = self.on.as_ref()?;
+        Some(Place { node: *node, disk, mebibytes: self.mebibytes })
+    }
 }
 
 struct Player<'a> {
     lane: &'a Lane,
+    guests: Option<Guests<'a>>,
     seed: u64,
     done: Cell<usize>,
+    /// The lives whose names somebody else uses, too.
+    shared_names: BTreeSet<usize>,
     /// Volumes that somebody else made.
     namesakes: RefCell<BTreeSet<String>>,
 }
 
-/// Plays a schedule, and returns how many deeds were done.
-pub(crate) async fn play(lane: &Lane, seed: u64, script: &Script) -> Result<usize> {
+/// Plays a schedule, and returns how many deeds were done, and how much guests wrote and read back.
+pub(crate) async fn play(
+    lane: &Lane,
+    seed: u64,
+    script: &Script,
+) -> Result<(usize, Option<Traffic>)> {
     let (done, namesakes) = (Cell::new(0), RefCell::default());
-    let player = Player { lane, seed, done, namesakes };
+    let guests = lane.has_guests.then(|| Guests::new(&lane.vcenter));
+    let shared = |(_, trouble): &(usize, Trouble)| match trouble {
+        Trouble::Namesake(life) => Some(*life),
+        _ => None,
+    };
+    let shared_names = script.troubles.iter().filter_map(shared).collect();
+    let player = Player { lane, guests, seed, done, shared_names, namesakes };
     let lives = script.lives.iter().enumerate().map(|(at, life)| player.live(at, life));
     let lives = futures::future::try_join_all(lives);
     let known = {
@@ -66,8 +92,9 @@ pub(crate) async fn play(lane: &Lane, seed: u64, script: &Script) -> Result<usiz
     player.heal().await?;
     player.judge(&known).await?;
     player.replay(&known).await.context("after the replay")?;
+    player.read_back(&known).await.context("reading all volumes in the end")?;
     player.clean_up(known).await.context("cleaning up")?;
-    Ok(player.done.get())
+    Ok((player.done.get(), player.guests.as_ref().map(Guests::traffic)))
 }
 
 impl Player<'_> {
@@ -77,13 +104,20 @@ impl Player<'_> {
         for deed in &life.deeds {
             let done = self.take(&caller, &objects, life.by_object, &mut known, *deed).await;
             done.with_context(|| format!("{deed:?} of {known:?}"))?;
+            let used = self.use_volume(&mut known).await;
+            used.with_context(|| format!("use after {deed:?} of {known:?}"))?;
             self.done.set(self.done.get() + 1);
         }
         Ok(known)
     }
 
+    /// As the provisioner names volumes: such a name proves whose disk it is that a broken create left. Somebody else's
+    /// volumes have no such names, so those that get a namesake have none either.
     fn name(&self, life: usize) -> String {
-        format!("seed-{}-volume-{life}", self.seed)
+        if self.shared_names.contains(&life) {
+            return format!("seed-{}-volume-{life}", self.seed);
+        }
+        format!("{UNIQUE}{:08x}-5eed-4000-8000-{life:012x}", self.seed)
     }
 
     async fn take(
@@ -98,6 +132,7 @@ impl Player<'_> {
         match deed {
             Deed::Create => {
                 let (id, mebibytes) = caller.create(&known.name, SIZE).await?;
+                known.content = Content::of(&id);
                 (known.id, known.mebibytes) = (Some(id), mebibytes);
             }
             Deed::Attach(node) => {
@@ -109,12 +144,15 @@ impl Player<'_> {
                 self.check(known).await?;
             }
             Deed::Detach => {
-                let (node, _) = known.on.take().context("not attached")?;
+                let (node, disk) = known.on.take().context("not attached")?;
                 match by_object {
                     true => objects.detach(&known.name).await?,
                     false => caller.detach(&id, node).await?,
                 }
                 self.check(known).await?;
+                if let Some(guests) = &self.guests {
+                    guests.lose(node, &disk).await?;
+                }
             }
             Deed::Expand => {
                 known.mebibytes = caller.expand(&id, known.mebibytes + GROWTH).await?;
@@ -150,6 +188,16 @@ impl Player<'_> {
             }
             _ => {}
         }
+        Ok(())
+    }
+
+    /// A pod reads what it finds in an attached volume, and writes more.
+    async fn use_volume(&self, known: &mut Known) -> Result<()> {
+        let mut content = std::mem::take(&mut known.content);
+        if let (Some(guests), Some(at)) = (&self.guests, known.place()) {
+            guests.use_volume(&at, &mut content).await?;
+        }
+        known.content = content;
         Ok(())
     }
 
@@ -270,9 +318,10 @@ impl Player<'_> {
             self.check(one).await?;
         }
         let mut volumes = self.lane.volumes().await?;
-        let disks = self.lane.disks().await?;
+        let mut disks = self.lane.disks().await?;
         // A record without a disk is what a broken deletion leaves; CNS alone can take it away.
-        volumes.retain(|id, _| disks.contains(id));
+        volumes.retain(|id, _| disks.contains_key(id));
+        disks.retain(|id, name| volumes.contains_key(id) || !is_stray(name));
         let found = volumes.iter().filter(|(_, volume)| volume.ours);
         let found: BTreeMap<&str, &str> =
             found.map(|(id, volume)| (id.as_str(), volume.name.as_str())).collect();
@@ -283,7 +332,13 @@ impl Player<'_> {
             let found = volumes.get(id).filter(|volume| !volume.ours && volume.on.is_empty());
             ensure!(found.is_some(), "somebody else's volume {id} was touched: {volumes:?}");
         }
+        if let Some(guests) = &self.guests {
+            let on =
+                |node: usize| volumes.values().filter_map(move |one| one.on.get(&lane::name(node)));
+            guests.agree(&std::array::from_fn(|node| on(node).cloned().collect()))?;
+        }
         let all: BTreeSet<String> = volumes.keys().cloned().collect();
+        let disks: BTreeSet<String> = disks.into_keys().collect();
         ensure!(disks == all, "there are the disks {disks:?} instead of {all:?}");
         for one in known {
             let Some((volume, states)) = objects::record(self.lane, &one.name).await? else {
@@ -313,6 +368,25 @@ impl Player<'_> {
         self.judge(known).await
     }
 
+    /// Every byte that was ever written to a volume must be there, also if no node has it now.
+    async fn read_back(&self, known: &[Known]) -> Result<()> {
+        let Some(guests) = &self.guests else { return Ok(()) };
+        for (at, one) in known.iter().enumerate() {
+            let Some(id) = &one.id else { continue };
+            if let Some(place) = one.place() {
+                guests.verify(&place, &one.content).await?;
+                continue;
+            }
+            let (caller, node) = (Caller::new(self.lane, at), at % NODES);
+            let disk = caller.attach(id, node).await?;
+            let place = Place { node, disk: &disk, mebibytes: one.mebibytes };
+            guests.verify(&place, &one.content).await?;
+            caller.detach(id, node).await?;
+            guests.lose(node, &disk).await?;
+        }
+        Ok(())
+    }
+
     async fn clean_up(&self, known: Vec<Known>) -> Result<()> {
         let objects = Objects::new(self.lane);
         for (at, mut one) in known.into_iter().enumerate() {
@@ -332,8 +406,14 @@ impl Player<'_> {
         for (id, _) in others {
             self.lane.vcenter.cnsctl(&["delete", &id])?;
         }
-        let left = self.lane.disks().await?;
+        let mut left = self.lane.disks().await?;
+        left.retain(|_, name| !is_stray(name));
         ensure!(left.is_empty(), "there are still the disks {left:?}");
         Ok(())
     }
+}
+
+/// Whether a disk that CNS does not know may stay: its name does not prove that it is ours.
+fn is_stray(name: &str) -> bool {
+    !name.starts_with(UNIQUE)
 }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use lab::{Lab, Node, Progress, Spec, csi_driver, image::Drivers};
+use lab::{Lab, Progress, Spec, csi_driver, image::Drivers};
 
 /// A lab of this kind with the driver.
 pub(crate) async fn deployed(spec: &Spec) -> Lab {
@@ -23,9 +23,4 @@ pub(crate) fn archive(lab: &Lab) -> PathBuf {
     let archive = lab.control_plane().world().dir().join("drivers.tar");
     Drivers::around(program).unwrap().image.write(&archive).unwrap();
     archive
-}
-
-/// A path of the node as the machine sees it.
-pub(crate) fn outside(node: &Node, path: &str) -> PathBuf {
-    node.disks().parent().unwrap().join("root").join(path.trim_start_matches('/'))
 }

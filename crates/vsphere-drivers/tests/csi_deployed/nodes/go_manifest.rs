@@ -34,20 +34,22 @@ use lab::{
     Lab, Node, VCenterSpec, Wait,
     audit::Request,
     csi_driver::{self, NAMESPACE},
-    image, upstream,
+    image, until, upstream,
 };
 use prost::Message;
 use serde_json::{Value, json};
 
 use super::{
     classes, spec, stateful,
-    tenant::{Tenant, claim, pod},
+    tenant::{BOUND, Tenant, claim, pod},
 };
-use crate::csi_lab::{archive, install, outside};
+use crate::{
+    csi_lab::{archive, install},
+    node_files::outside,
+};
 
 /// Containers of the manifest whose images exist nowhere here.
-const ABSENT: [&str; 4] =
-    ["csi-attacher", "csi-snapshotter", "liveness-probe", "node-driver-registrar"];
+const ABSENT: [&str; 3] = ["csi-attacher", "liveness-probe", "node-driver-registrar"];
 const SOCKET: &str = "/var/lib/kubelet/plugins/csi.vsphere.vmware.com/csi.sock";
 /// Where the test has the volume mounted, in the part of the node that the driver's pod shares.
 const PLACE: &str = "/var/lib/kubelet/go-manifest";
@@ -83,6 +85,7 @@ fn fill_in(container: &mut Value) {
     let image = match name.as_str() {
         "csi-provisioner" => image::CSI_PROVISIONER,
         "csi-resizer" => image::CSI_RESIZER,
+        "csi-snapshotter" => image::CSI_SNAPSHOTTER,
         _ => image::GO_DRIVER,
     };
     print_line(&format!("{name}: {image} in place of {}", container["image"]));
@@ -122,7 +125,14 @@ impl Socket {
     async fn open(directory: &Path, name: &str, place: &Path) -> Self {
         let link = directory.join(name);
         symlink(place, &link).unwrap();
-        Self(Client::connect(&link).await.unwrap())
+        // A container is ready a moment before its program listens.
+        let client = until("the driver listens", BOUND, || async {
+            Ok(match Client::connect(&link).await {
+                Ok(client) => Wait::Done(client),
+                Err(error) => Wait::NotYet(error.to_string()),
+            })
+        });
+        Self(client.await.unwrap())
     }
 
     async fn of_controller(lab: &Lab, directory: &Path, pod: &Pod) -> Self {

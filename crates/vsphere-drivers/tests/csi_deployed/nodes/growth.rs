@@ -1,7 +1,7 @@
 //! Claims that grow: while a pod uses them, and while none does.
 //!
-//! A file system grows when it is mounted, also one whose claim grew before. A mounted ext4 needs CAP_SYS_RESOURCE for
-//! that, which root may lack in a sandbox; xfs does not.
+//! A mounted ext4 needs CAP_SYS_RESOURCE to grow, which root may lack in a sandbox; xfs does not. A claim that grew while no
+//! pod used it has an ext4 that grows before it is mounted, and an xfs that grows afterwards.
 
 use lab::Lab;
 
@@ -15,7 +15,11 @@ fn mebibytes(tenant: Tenant<'_>, pod: &str, path: &str) -> u64 {
 
 pub(super) async fn volumes_grow_online_and_offline(lab: &Lab) {
     let tenant = Tenant::new(lab, "growth").await;
-    tokio::join!(online(tenant), offline(tenant));
+    tokio::join!(
+        online(tenant),
+        offline(tenant, "idle-xfs", "vsphere-xfs"),
+        offline(tenant, "idle-ext4", "vsphere"),
+    );
 }
 
 async fn online(tenant: Tenant<'_>) {
@@ -47,21 +51,23 @@ async fn online(tenant: Tenant<'_>) {
     tenant.discard("raw").await;
 }
 
-async fn offline(tenant: Tenant<'_>) {
-    tenant.claim(claim("idle", "vsphere-xfs", "320Mi", "Filesystem")).await;
-    tenant.run(pod("first", "node-2", &["idle"])).await;
-    tenant.shell("first", "echo before > /idle/note; sync").unwrap();
-    let before = mebibytes(tenant, "first", "/idle");
-    tenant.stop("first").await;
-    tenant.until_detached("idle").await;
-    tenant.request("idle", "480Mi").await;
+async fn offline(tenant: Tenant<'_>, name: &str, class: &str) {
+    let [first, second] = ["first", "second"].map(|pod| format!("{pod}-{name}"));
+    let note = format!("/{name}/note");
+    tenant.claim(claim(name, class, "320Mi", "Filesystem")).await;
+    tenant.run(pod(&first, "node-2", &[name])).await;
+    tenant.shell(&first, &format!("echo before > {note}; sync")).unwrap();
+    let before = mebibytes(tenant, &first, &format!("/{name}"));
+    tenant.stop(&first).await;
+    tenant.until_detached(name).await;
+    tenant.request(name, "480Mi").await;
     // The disk grows at once, its file system when the next pod starts.
-    tenant.until_event("idle", &["FileSystemResizeRequired"]).await;
-    tenant.run(pod("second", "node-1", &["idle"])).await;
-    tenant.until_size("idle", "480Mi").await;
-    let after = mebibytes(tenant, "second", "/idle");
-    assert!(after > before + 120, "the file system had {before} MiB and has {after} MiB");
-    assert_eq!(tenant.shell("second", "cat /idle/note").unwrap(), "before");
-    tenant.stop("second").await;
-    tenant.discard("idle").await;
+    tenant.until_event(name, &["FileSystemResizeRequired"]).await;
+    tenant.run(pod(&second, "node-1", &[name])).await;
+    tenant.until_size(name, "480Mi").await;
+    let after = mebibytes(tenant, &second, &format!("/{name}"));
+    assert!(after > before + 120, "{name} had {before} MiB and has {after} MiB");
+    assert_eq!(tenant.shell(&second, &format!("cat {note}")).unwrap(), "before");
+    tenant.stop(&second).await;
+    tenant.discard(name).await;
 }

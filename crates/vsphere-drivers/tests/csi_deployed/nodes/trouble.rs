@@ -25,7 +25,10 @@ async fn volumes_outlive_killed_programs_a_vcenter_that_is_down_and_a_node_witho
     let mut lab = deployed(&spec(VCenterSpec::default())).await;
     lab.control_plane().apply(&classes()).unwrap();
     kubelet_and_plugin_are_killed(&mut lab).await;
-    a_pod_is_deleted_while_vcenter_is_down(&lab).await;
+    tokio::join!(
+        a_pod_is_deleted_while_vcenter_is_down(&lab),
+        a_plugin_that_hangs_is_restarted(&lab),
+    );
     the_power_of_a_node_fails(&mut lab).await;
 }
 
@@ -41,16 +44,32 @@ fn restarts(pod: &Pod) -> i32 {
     pod.status.as_ref().unwrap().container_statuses.as_ref().unwrap()[0].restart_count
 }
 
+/// Sends a signal to the first process of a pod with one container.
+fn signal(node: &lab::Node, pod: &Pod, signal: &str) {
+    let status = pod.status.as_ref().unwrap().container_statuses.as_ref().unwrap();
+    let container = status[0].container_id.as_deref().unwrap();
+    let container = container.trim_start_matches("containerd://");
+    let signal = format!("--signal={signal}");
+    node.run("ctr", &["--namespace=k8s.io", "tasks", "kill", &signal, container]).unwrap();
+}
+
 /// Kills the kubelet and the driver's process of a node; the kernel keeps what they mounted.
 async fn kill(lab: &mut Lab, name: &str) {
     let pod = plugin(lab, name).await;
-    let status = pod.status.unwrap().container_statuses.unwrap().remove(0);
-    let container = status.container_id.unwrap();
-    let container = container.trim_start_matches("containerd://").to_owned();
     let node = lab.node_mut(name).unwrap();
     node.kill_kubelet();
-    let kill = ["--namespace=k8s.io", "tasks", "kill", "--signal=SIGKILL", &container];
-    node.run("ctr", &kill).unwrap();
+    signal(node, &pod, "SIGKILL");
+}
+
+/// The kubelet's probe is a command in the container, which works without the pod network.
+async fn a_plugin_that_hangs_is_restarted(lab: &Lab) {
+    let before = plugin(lab, "node-1").await;
+    signal(&lab.nodes()[0], &before, "SIGSTOP");
+    let driver = Tenant::of(lab, csi_driver::NAMESPACE);
+    let name = before.metadata.name.as_deref().unwrap();
+    driver.until_event(name, &["Liveness probe failed", "no answer at the socket"]).await;
+    let again = |pod: &Pod| is_ready(pod) && restarts(pod) > restarts(&before);
+    driver.until_pod(name, "runs again", again).await;
 }
 
 async fn kubelet_and_plugin_are_killed(lab: &mut Lab) {
