@@ -8,7 +8,7 @@ mod caller;
 mod report;
 mod world;
 
-use std::{collections::BTreeMap, path::PathBuf, process::Command, time::Duration};
+use std::{collections::BTreeMap, fmt, path::PathBuf, process::Command, time::Duration};
 
 use anyhow::{Context, Result};
 use lab::vcenter::Latency;
@@ -25,14 +25,29 @@ use crate::{
 
 const OURS: &str = "vsphere-drivers";
 /// The release on which volumes are made and deleted.
-const RELEASE: &str = "8.0U3";
-/// Releases on which volumes are attached: the first one takes several in one call.
-const ATTACHING: [&str; 2] = ["9.1", "8.0U3"];
+const VOLUMES: Site = Site { release: "8.0U3", batch_time: None };
+/// Where volumes are attached: 9.1 takes several in one call, and nobody knows how long that takes.
+const ATTACHING: [Site; 3] = [
+    Site { release: "9.1", batch_time: Some("one") },
+    Site { release: "9.1", batch_time: Some("sum") },
+    Site { release: "8.0U3", batch_time: None },
+];
+/// What vCenter is in one measurement.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize)]
+struct Site {
+    release: &'static str,
+    /// The simulator's assumption `BatchTime`: whether several volumes in one call take the time of `one` of them, or
+    /// the `sum`. Nothing where calls take one volume.
+    batch_time: Option<&'static str>,
+}
+
 /// Calls one after the other, and callers at once.
 const SINGLE: usize = 200;
 const CALLERS: usize = 50;
 /// Volumes that are attached to one VM.
 const ATTACHED: usize = 40;
+/// Volumes that are made by many callers where vCenter takes its time.
+const UNHURRIED: usize = 200;
 /// Between the last call and a look at the memory of an idle program.
 const SETTLED_AFTER: Duration = Duration::from_secs(10);
 
@@ -45,7 +60,7 @@ pub(crate) struct BenchCsi {
     #[arg(long, value_name = "PATH")]
     peer: Vec<PathBuf>,
     /// How long vCenter's calls and tasks take where volumes are made: none, fast-lab, idle or loaded. Bounds hold for
-    /// none
+    /// none; creates beside raw calls are then measured under fast-lab, too
     #[arg(long, value_name = "PROFILE", default_value_t)]
     latency: Latency,
     /// How long they take where volumes are attached. Bounds hold for loaded
@@ -64,7 +79,8 @@ pub(crate) struct BenchCsi {
 struct Run {
     program: String,
     operation: String,
-    release: &'static str,
+    #[serde(flatten)]
+    site: Site,
     callers: usize,
     count: usize,
     p50_ms: f64,
@@ -72,9 +88,9 @@ struct Run {
     per_second: f64,
     /// From the first call to the last answer.
     seconds: f64,
-    /// Without the long polls of watches: one is open for each watch, whatever happens.
+    /// All of them.
     vcenter_requests_per_op: f64,
-    /// How often a long poll was answered and made again.
+    /// Those among them that wait for changes: how often vCenter answered one.
     vcenter_long_polls_per_op: f64,
     /// Nothing where it is not a driver that calls.
     cpu_ms_per_op: Option<f64>,
@@ -88,7 +104,7 @@ impl Run {
     fn count_requests(&mut self, before: &Requests, after: &Requests) {
         let count = self.count as f64;
         let polls = after.long_polls() - before.long_polls();
-        self.vcenter_requests_per_op = (after.all - before.all - polls) as f64 / count;
+        self.vcenter_requests_per_op = (after.all - before.all) as f64 / count;
         self.vcenter_long_polls_per_op = polls as f64 / count;
         self.vcenter_calls_per_op = after.per_operation(before, count);
     }
@@ -120,19 +136,31 @@ pub(crate) async fn run(arguments: &BenchCsi) -> Result<()> {
     let programs = programs(arguments)?;
     let mut measured = Measured::default();
     for program in &programs.drivers {
-        print_error(&format!("{}: volumes on release {RELEASE}", program.name()));
+        print_error(&format!("{}: volumes on {VOLUMES}", program.name()));
         let done = volumes(&programs, program, arguments, &mut measured).await;
         done.with_context(|| program.name())?;
+        if program.ours && arguments.latency == Latency::None {
+            print_error("ours: volumes where vCenter takes its time");
+            unhurried(&programs, program, &mut measured).await?;
+        }
         if arguments.no_attach {
             continue;
         }
-        for release in ATTACHING {
-            print_error(&format!("{}: attachments on release {release}", program.name()));
-            let done = attachments(&programs, program, release, arguments, &mut measured).await;
+        // Others attach one volume at a time.
+        for site in ATTACHING.iter().filter(|site| program.ours || site.batch_time != Some("sum")) {
+            print_error(&format!("{}: attachments on {site}", program.name()));
+            let done = attachments(&programs, program, *site, arguments, &mut measured).await;
             done.with_context(|| program.name())?;
         }
     }
     report::report(&measured)
+}
+
+impl fmt::Display for Site {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.release)?;
+        self.batch_time.map_or(Ok(()), |time| write!(f, " BatchTime={time}"))
+    }
 }
 
 fn programs(arguments: &BenchCsi) -> Result<Programs> {
@@ -158,7 +186,7 @@ fn programs(arguments: &BenchCsi) -> Result<Programs> {
 struct Bench<'a> {
     world: &'a World,
     program: String,
-    release: &'static str,
+    site: Site,
     latency: Latency,
     started: Started,
     caller: Caller,
@@ -171,7 +199,7 @@ impl<'a> Bench<'a> {
         world: &'a World,
         programs: &Programs,
         program: &Program,
-        release: &'static str,
+        site: Site,
         latency: Latency,
     ) -> Result<Self> {
         let mut caller = Caller::start(&programs.calls, &world.socket("controller"))?;
@@ -181,7 +209,7 @@ impl<'a> Bench<'a> {
         ready?;
         let ready = started.at.elapsed().as_secs_f64();
         let program = program.name();
-        Ok(Self { world, program, release, latency, started, caller, ready })
+        Ok(Self { world, program, site, latency, started, caller, ready })
     }
 
     /// Runs an operation and reads what it cost.
@@ -194,7 +222,7 @@ impl<'a> Bench<'a> {
         let (cpu, before) = (self.started.usage()?.cpu_seconds, self.world.requests().await?);
         let times = work(&mut self.caller, self.world).await?;
         let (usage, after) = (self.started.usage()?, self.world.requests().await?);
-        let mut run = as_run(times, operation, callers, self.release, self.latency);
+        let mut run = as_run(times, operation, callers, self.site, self.latency);
         let count = run.count as f64;
         run.program.clone_from(&self.program);
         run.count_requests(&before, &after);
@@ -214,20 +242,14 @@ impl<'a> Bench<'a> {
     }
 }
 
-fn as_run(
-    times: Times,
-    operation: &str,
-    callers: usize,
-    release: &'static str,
-    latency: Latency,
-) -> Run {
+fn as_run(times: Times, operation: &str, callers: usize, site: Site, latency: Latency) -> Run {
     let mut sorted = times.milliseconds;
     sorted.sort_by(f64::total_cmp);
     let at = |part: usize| sorted.get(sorted.len() * part / 100).copied().unwrap_or(f64::NAN);
     Run {
         program: String::new(),
         operation: operation.to_owned(),
-        release,
+        site,
         callers,
         count: sorted.len(),
         p50_ms: at(50),
@@ -251,8 +273,8 @@ async fn volumes(
     arguments: &BenchCsi,
     measured: &mut Measured,
 ) -> Result<()> {
-    let world = World::start(RELEASE, arguments.latency).await?;
-    let mut bench = Bench::start(&world, programs, program, RELEASE, arguments.latency)?;
+    let world = World::start(VOLUMES.release, arguments.latency).await?;
+    let mut bench = Bench::start(&world, programs, program, VOLUMES, arguments.latency)?;
     measured.figures.push(bench.figure("start to Probe ready", "s", bench.ready));
     for warm in ["create warm 20 4", "delete warm 20 4"] {
         bench.caller.ask::<Times>(warm)?;
@@ -269,24 +291,41 @@ async fn volumes(
     measured.runs.push(bench.calls("delete", &many, CALLERS).await?);
     if program.ours {
         drop(bench);
-        for callers in [1, CALLERS] {
-            measured.runs.push(raw(programs, &world, callers, arguments.latency).await?);
+        for (count, callers) in [(SINGLE, 1), (5 * SINGLE, CALLERS)] {
+            measured.runs.push(raw(programs, &world, count, callers, arguments.latency).await?);
         }
         measured.figures.push(node(&world, programs, program).await?);
     }
     Ok(())
 }
 
+/// Volumes are made by many callers where the time of vCenter decides, not that of the machine that all share.
+async fn unhurried(programs: &Programs, program: &Program, measured: &mut Measured) -> Result<()> {
+    let latency = Latency::FastLab;
+    let world = World::start(VOLUMES.release, latency).await?;
+    let mut bench = Bench::start(&world, programs, program, VOLUMES, latency)?;
+    let group = format!("many {UNHURRIED} {CALLERS}");
+    measured.runs.push(bench.calls("create", &group, CALLERS).await?);
+    drop(bench);
+    measured.runs.push(raw(programs, &world, UNHURRIED, CALLERS, latency).await?);
+    Ok(())
+}
+
 /// Creates volumes with nothing but the calls for it.
-async fn raw(programs: &Programs, world: &World, callers: usize, latency: Latency) -> Result<Run> {
+async fn raw(
+    programs: &Programs,
+    world: &World,
+    count: usize,
+    callers: usize,
+    latency: Latency,
+) -> Result<Run> {
     let before = world.requests().await?;
     let mut command = Command::new(&programs.raw);
     command.env("VSPHERE_PASSWORD", USER.1).args(["create", world.vcenter.url()]);
     command.arg(world.vcenter.authority()).args([USER.0, "vsan-1"]);
-    let count = if callers == 1 { SINGLE } else { 5 * SINGLE };
     command.args([count.to_string(), callers.to_string()]);
     let times: Times = Caller::of(&mut command)?.answer()?;
-    let mut run = as_run(times, "create", callers, RELEASE, latency);
+    let mut run = as_run(times, "create", callers, VOLUMES, latency);
     let after = world.requests().await?;
     "raw CNS".clone_into(&mut run.program);
     run.count_requests(&before, &after);
@@ -309,13 +348,16 @@ async fn node(world: &World, programs: &Programs, program: &Program) -> Result<F
 async fn attachments(
     programs: &Programs,
     program: &Program,
-    release: &'static str,
+    site: Site,
     arguments: &BenchCsi,
     measured: &mut Measured,
 ) -> Result<()> {
-    let world = World::start(release, Latency::None).await?;
+    let world = World::start(site.release, Latency::None).await?;
+    if let Some(time) = site.batch_time {
+        world.vcenter.control().assume("BatchTime", time.into()).await?;
+    }
     let latency = arguments.attach_latency;
-    let mut bench = Bench::start(&world, programs, program, release, latency)?;
+    let mut bench = Bench::start(&world, programs, program, site, latency)?;
     bench.caller.ask::<Times>(&format!("create some {ATTACHED} 10"))?;
     let volumes: Vec<String> = bench.caller.ask("ids some")?;
     world.vcenter.control().set_latency(latency).await?;

@@ -2,34 +2,36 @@
 
 pub(crate) mod failures;
 
-use std::{
-    collections::BTreeSet,
-    io::{BufRead as _, BufReader},
-    process::Command,
-};
+pub(crate) mod programs;
+mod schedule;
 
-use anyhow::{Result, anyhow, bail};
+use std::{path::Path, process::Command};
+
+use anyhow::{Result, bail};
 use serde_json::Value;
 
-use self::failures::Failure;
-use crate::{lab_commands, output::print_line, walk};
+use self::{
+    programs::{Kind, TestProgram},
+    schedule::{Counts, Ended, Load, Part},
+};
+use crate::{
+    interrupt::interruptible,
+    lab_commands,
+    output::{print_line, table},
+};
 
 /// Tests with this in their name start nodes, and so need root.
 pub(crate) const NODES: &str = "nodes::";
 
-/// Tests at once: most of them wait for a peer most of the time.
+/// Tests of one program at once: most of them wait for a peer most of the time.
 const AT_ONCE: &str = "4";
 
-/// Test programs that wait for their peers most of the time.
-const PATIENT: [&str; 7] = [
-    "controller",
-    "csi_controller",
-    "csi_deployed",
-    "csi_schedules",
-    "deployed",
-    "program",
-    "schedules",
-];
+/// Test programs whose labs have nodes, the longest first.
+const NODE_LABS: [&str; 4] = ["csi_deployed", "csi_storage_suite", "lab", "deployed"];
+
+/// Test programs that wait for API servers and simulators most of the time, the longest first.
+const WAITING: [&str; 5] =
+    ["csi_controller", "program", "csi_schedules", "controller", "schedules"];
 
 /// The test program that reaps killed labs, where no other test may be at it meanwhile.
 const ALONE: &str = "nothing_left";
@@ -37,15 +39,15 @@ const ALONE: &str = "nothing_left";
 /// The quick subset: no component is built or started.
 pub(crate) fn check() -> Result<()> {
     lints()?;
-    let units = ["test", "--workspace", "--lib", "--bins"];
-    cargo("building the unit tests", &[&units[..], &["--no-run"]].concat())?;
-    heading("unit tests");
-    let ran = run_tests(&[&units[..], &["--no-fail-fast"]].concat(), Print::AsItComes)?;
-    report(&[ran])
+    heading("building the unit tests");
+    let programs = programs::build(&["--lib", "--bins"])?;
+    report(&run(programs.iter().map(part).collect())?)
 }
 
 /// Everything, with its own set-up.
 pub(crate) fn test() -> Result<()> {
+    // Before the build of the tests, which replaces this file by another build of it.
+    let xtask = std::env::current_exe()?;
     lints()?;
     heading("set-up");
     if rustix::process::getuid().is_root() {
@@ -53,23 +55,22 @@ pub(crate) fn test() -> Result<()> {
     } else {
         lab_commands::build_without_packages(&lab::components::all())?;
     }
-    simulator()?;
-    heading("simulator: every assumption is shown by a test");
-    walk::prove_assumptions()?;
-    let left_out = nodes_are_left_out();
-    let skipped = if left_out { &["--", "--skip", NODES][..] } else { &[] };
-    tests(skipped)?;
-    heading("tests under other assumptions about vCenter");
-    walk::walk_sample()?;
-    cargo("examples in the documentation", &["test", "--workspace", "--doc"])?;
-    if left_out {
+    heading("building the tests");
+    let programs = programs::build(&["--lib", "--bins", "--tests"])?;
+    let (alone, beside): (Vec<_>, Vec<_>) =
+        programs.into_iter().partition(|program| program.name == ALONE);
+    let mut ended = run(parts(&beside, &xtask))?;
+    // It is killed labs that it counts, and tests kill theirs.
+    ended.extend(run(alone.iter().map(part).collect())?);
+    if nodes_are_left_out() {
         print_line("\nNot run, because nodes need root:");
         not_run()?;
-        if !nodes_are_declined() {
-            bail!(
-                "tests were left out; run `make test` as root, or `make test NODES=skip` to accept that"
-            );
-        }
+    }
+    report(&ended)?;
+    if nodes_are_left_out() && !nodes_are_declined() {
+        bail!(
+            "tests were left out; run `make test` as root, or `make test NODES=skip` to accept that"
+        );
     }
     Ok(())
 }
@@ -83,81 +84,93 @@ fn nodes_are_declined() -> bool {
     std::env::var("NODES").is_ok_and(|value| value == "skip")
 }
 
-/// Runs the tests that mostly wait beside the others, which mostly compute.
-fn tests(skipped: &[&str]) -> Result<()> {
-    let all = ["test", "--workspace", "--lib", "--bins", "--tests", "--no-run"];
-    cargo("building the tests", &all)?;
-    let (mut patient, mut busy) = (vec!["test", "--workspace"], vec!["test", "--workspace"]);
-    busy.extend(["--lib", "--bins"]);
-    let names: BTreeSet<String> = test_targets()?.into_iter().map(|(_, name)| name).collect();
-    for name in names.iter().filter(|name| *name != ALONE) {
-        let group = if PATIENT.contains(&name.as_str()) { &mut patient } else { &mut busy };
-        group.extend(["--test", name]);
+/// All that runs beside one another, in the order in which it is started.
+fn parts(programs: &[TestProgram], xtask: &Path) -> Vec<Part> {
+    let mut parts: Vec<Part> = Vec::new();
+    for arguments in [["vet", "./..."], ["test", "./..."]] {
+        parts.push(simulator(&arguments));
     }
-    for group in [&mut patient, &mut busy] {
-        group.push("--no-fail-fast");
-        group.extend(skipped);
+    let place = |program: &&TestProgram| {
+        NODE_LABS.iter().chain(&WAITING).position(|name| *name == program.name)
+    };
+    let mut programs: Vec<&TestProgram> = programs.iter().collect();
+    programs.sort_by_key(place);
+    parts.extend(programs.into_iter().map(part));
+    for walk in ["--go", "--sample"] {
+        parts.push(walks(xtask, walk));
     }
-    heading("tests");
-    let mut runs = std::thread::scope(|scope| {
-        let beside = scope.spawn(|| run_tests(&patient, Print::AtTheEnd));
-        let busy = run_tests(&busy, Print::AsItComes);
-        heading("tests that waited for their peers beside them");
-        let patient = beside.join().map_err(|_| anyhow!("a thread of the suite panicked"))?;
-        Ok::<_, anyhow::Error>(vec![busy?, patient?])
-    })?;
-    print_line(&runs[1].output);
-    heading("the test that looks for leftovers of labs");
-    let alone = [&["test", "--workspace", "--test", ALONE], skipped].concat();
-    runs.push(run_tests(&alone, Print::AsItComes)?);
-    report(&runs)
+    let mut examples = command(lab::components::cargo());
+    examples.args(["test", "--workspace", "--doc"]);
+    parts.push(Part {
+        name: "cargo test --workspace --doc".to_owned(),
+        command: examples,
+        load: Load::Computes,
+    });
+    parts
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Print {
-    AsItComes,
-    /// By the caller.
-    AtTheEnd,
-}
-
-/// What `cargo test` printed, and whether all went well.
-struct Ran {
-    output: String,
-    passed: bool,
-}
-
-fn run_tests(arguments: &[&str], print: Print) -> Result<Ran> {
-    let (reader, writer) = std::io::pipe()?;
-    let mut cargo = command(arguments);
-    cargo.stdout(writer.try_clone()?).stderr(writer);
-    let mut child = cargo.spawn()?;
-    // It holds the other end of the pipe, which must be closed when the child has ended.
-    drop(cargo);
-    let mut output = String::new();
-    for line in BufReader::new(reader).split(b'\n') {
-        let line = line?;
-        let line = String::from_utf8_lossy(&line);
-        if print == Print::AsItComes {
-            print_line(&line);
-        }
-        output.push_str(&line);
-        output.push('\n');
+fn part(program: &TestProgram) -> Part {
+    let mut command = command(Command::new(&program.executable));
+    command.current_dir(&program.directory);
+    if nodes_are_left_out() {
+        command.args(["--skip", NODES]);
     }
-    Ok(Ran { output, passed: child.wait()?.success() })
+    let is_one_of = |names: &[&str]| {
+        program.kind == Kind::Integration && names.contains(&program.name.as_str())
+    };
+    let load = if is_one_of(&NODE_LABS) {
+        Load::Nodes
+    } else if is_one_of(&WAITING) {
+        Load::Waits
+    } else {
+        Load::Computes
+    };
+    Part { name: format!("cargo test {}", program.label()), command, load }
 }
 
-/// Ends the run with what failed.
-fn report(runs: &[Ran]) -> Result<()> {
-    let failures: Vec<Failure> = runs.iter().flat_map(|run| failures::read(&run.output)).collect();
+/// A walk through assumptions, by this program.
+fn walks(xtask: &Path, flag: &str) -> Part {
+    let mut command = command(Command::new(xtask));
+    command.args(["walk", flag]);
+    Part { name: format!("cargo xtask walk {flag}"), command, load: Load::Computes }
+}
+
+/// The simulator's own tests, in Go. Those that need root skip themselves, with a message.
+fn simulator(arguments: &[&str]) -> Part {
+    let mut go = command(Command::new("go"));
+    // As the components are built, so that packages are compiled once.
+    go.current_dir(lab::components::source_dir().join("vcenter")).env("CGO_ENABLED", "0");
+    go.args(arguments);
+    let name = format!("cd lab/vcenter && go {}", arguments.join(" "));
+    Part { name, command: go, load: Load::Computes }
+}
+
+fn run(parts: Vec<Part>) -> Result<Vec<Ended>> {
+    let print = |ended: &Ended| {
+        heading(&format!("{} ({} s)", ended.name, ended.took.as_secs()));
+        print_line(ended.output.trim_matches('\n'));
+    };
+    interruptible(schedule::run(parts, &print))
+}
+
+/// Ends the run: how long each part took, what failed, and how many.
+fn report(all: &[Ended]) -> Result<()> {
+    let mut by_time: Vec<&Ended> = all.iter().collect();
+    by_time.sort_by_key(|ended| std::cmp::Reverse(ended.took));
+    heading("how long each part took");
+    let row =
+        |ended: &&Ended| vec![format!("{:.1} s", ended.took.as_secs_f64()), ended.name.clone()];
+    print_line(&table(&by_time.iter().map(row).collect::<Vec<_>>()));
+    let failures: Vec<_> = all.iter().flat_map(Ended::failures).collect();
     if !failures.is_empty() {
-        heading(&format!("{} tests failed", failures.len()));
+        heading("what failed");
         failures.iter().for_each(|failure| print_line(&format!("{failure}\n")));
     }
-    if runs.iter().any(|run| !run.passed) {
-        match failures.len() {
-            0 => bail!("a test program ended without naming a failed test; its output is above"),
-            count => bail!("{count} tests failed; the list above has the command for each"),
-        }
+    let counts: Counts = all.iter().map(Ended::counts).sum();
+    let line = format!("{} passed, {} failed", counts.passed, counts.failed);
+    print_line(&format!("\n{line}"));
+    if all.iter().any(|ended| !ended.passed) {
+        bail!("{line}; the list above has the command for each failure");
     }
     Ok(())
 }
@@ -198,21 +211,6 @@ fn documentation() -> Result<()> {
     Ok(())
 }
 
-/// The simulator's own tests, in Go. Those that need root skip themselves, with a message.
-fn simulator() -> Result<()> {
-    for arguments in [["vet", "./..."], ["test", "./..."]] {
-        heading(&format!("simulator: go {}", arguments[0]));
-        let source = lab::components::source_dir().join("vcenter");
-        // As the components are built, so that packages are compiled once.
-        let mut go = Command::new("go");
-        let status = go.current_dir(source).env("CGO_ENABLED", "0").args(arguments).status()?;
-        if !status.success() {
-            bail!("`go {}` failed in lab/vcenter", arguments.join(" "));
-        }
-    }
-    Ok(())
-}
-
 fn not_run() -> Result<()> {
     let listing = lab::run(Command::new("cargo").args([
         "test",
@@ -230,17 +228,17 @@ fn not_run() -> Result<()> {
 
 fn cargo(what: &str, arguments: &[&str]) -> Result<()> {
     heading(what);
-    let status = command(arguments).status()?;
+    let status = lab::components::cargo().args(arguments).status()?;
     if !status.success() {
         bail!("{what} failed: `cargo {}`", arguments.join(" "));
     }
     Ok(())
 }
 
-fn command(arguments: &[&str]) -> Command {
+/// The command with the environment of tests.
+fn command(mut command: Command) -> Command {
     let threads = std::env::var("RUST_TEST_THREADS").unwrap_or_else(|_| AT_ONCE.to_owned());
-    let mut command = lab::components::cargo();
-    command.env("RUST_TEST_THREADS", threads).args(arguments);
+    command.env("RUST_TEST_THREADS", threads);
     if std::env::var_os("RUST_LIB_BACKTRACE").is_none() {
         // The backtrace of an error in async code is sixty lines of the runtime's own.
         command.env("RUST_LIB_BACKTRACE", "0");
@@ -250,4 +248,36 @@ fn command(arguments: &[&str]) -> Command {
 
 fn heading(what: &str) {
     print_line(&format!("\n=== {what}"));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lists_name_test_programs_that_exist() {
+        let known: Vec<String> =
+            test_targets().unwrap().into_iter().map(|(_, program)| program).collect();
+        for name in NODE_LABS.iter().chain(&WAITING).chain([&ALONE]) {
+            assert!(known.iter().any(|one| one == name), "there is no test program {name}");
+        }
+    }
+
+    #[test]
+    fn a_test_program_runs_where_its_tests_expect_it() {
+        let program = |name: &str, kind| TestProgram {
+            package: "lab".to_owned(),
+            name: name.to_owned(),
+            kind,
+            executable: "/target/program-1".into(),
+            directory: "/project/crates/lab".into(),
+        };
+        let with_nodes = part(&program("lab", Kind::Integration));
+        assert_eq!(with_nodes.name, "cargo test -p lab --test lab");
+        assert_eq!(with_nodes.load, Load::Nodes);
+        let directory = with_nodes.command.get_current_dir().unwrap();
+        assert_eq!(directory, Path::new("/project/crates/lab"));
+        assert_eq!(part(&program("program", Kind::Integration)).load, Load::Waits);
+        assert_eq!(part(&program("lab", Kind::Lib)).load, Load::Computes);
+    }
 }

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   each test alone ─► which assumptions its simulators consulted ─► the same test under each other choice
+//!   --together: the same test under one other choice of each of them at once; narrowed down when it fails
 //!   --go: the test named for each assumption ─► passes; fails under each other choice
 //! ```
 //!
@@ -12,8 +13,10 @@
 mod assumption;
 mod consulted;
 mod go_tests;
+mod passed;
 mod plan;
 mod rust_tests;
+mod search;
 mod shown_by;
 mod test_run;
 
@@ -24,16 +27,13 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 use lab::Progress;
 
 use self::{
-    assumption::{Assumption, Choice},
+    assumption::Assumption,
+    passed::Passed,
     plan::Run,
-    test_run::{Outcome, Ran, Test},
+    search::{Tally, search},
+    test_run::Test,
 };
-use crate::{
-    interrupt::interruptible,
-    lab_commands,
-    output::{print_error, print_line},
-    suite,
-};
+use crate::{interrupt::interruptible, lab_commands, output::print_line, suite};
 
 /// A test program that starts vCenters.
 struct Walkable {
@@ -49,7 +49,7 @@ const fn walkable(package: &'static str, program: &'static str, sample: usize) -
 
 impl Walkable {
     fn label(&self) -> String {
-        rust_tests::label(self.package, self.program)
+        format!("-p {} --test {}", self.package, self.program)
     }
 }
 
@@ -78,6 +78,13 @@ pub(crate) struct Walk {
     /// Only this assumption; repeatable
     #[arg(long)]
     assumption: Vec<String>,
+    /// One other choice of every assumption in each run, a fraction of the runs; a failure is narrowed down to the choice
+    /// that causes it. Exact is the walk without this: one choice may keep a test from what another one would show
+    #[arg(long, conflicts_with_all = ["sample", "go"])]
+    together: bool,
+    /// Leaves out what passed in the last whole walk of the same programs, which may have been interrupted
+    #[arg(long, conflicts_with_all = ["sample", "go"])]
+    resume: bool,
     /// Only what is in `make test`: each choice once in each program, and few of the tests that take long
     #[arg(long, conflicts_with_all = ["package", "go"])]
     sample: bool,
@@ -116,17 +123,7 @@ pub(crate) fn run(command: &Walk) -> Result<()> {
         return sample(&rows);
     }
     let programs = rust_tests::find(&wanted(&command.package, &command.test)?)?;
-    report(&interruptible(walk(&rows, programs, &|runs| runs))?)
-}
-
-/// The parts of `make test`: every assumption is shown by a test of the simulator …
-pub(crate) fn prove_assumptions() -> Result<()> {
-    report(&interruptible(shown_by::prove(&assumption::all()?))?)
-}
-
-/// … and the drivers' tests bear each choice that they depend on at least once.
-pub(crate) fn walk_sample() -> Result<()> {
-    sample(&assumption::all()?)
+    report(&interruptible(walk(&rows, programs, &How::Whole(command)))?)
 }
 
 fn sample(rows: &[Assumption]) -> Result<()> {
@@ -138,7 +135,7 @@ fn sample(rows: &[Assumption]) -> Result<()> {
         });
         *tests = plan::some(std::mem::take(tests), size.unwrap_or_default());
     }
-    report(&interruptible(walk(rows, programs, &plan::one_for_each_choice))?)
+    report(&interruptible(walk(rows, programs, &How::Sample))?)
 }
 
 /// Package and name of the test programs that are meant.
@@ -173,25 +170,62 @@ fn report(walked: &Walked) -> Result<()> {
     Ok(())
 }
 
-/// Runs the tests of each program under what `choose` leaves of the planned runs.
-async fn walk(
-    rows: &[Assumption],
-    programs: Vec<Vec<Test>>,
-    choose: &dyn Fn(Vec<Run>) -> Vec<Run>,
-) -> Result<Walked> {
+/// What of the planned runs is run.
+enum How<'a> {
+    Sample,
+    Whole(&'a Walk),
+}
+
+impl Walk {
+    /// Whether it walks through all there is of the programs it names. Only then what passed is noted: another walk in
+    /// between must not erase how far an interrupted one has come.
+    fn is_complete(&self) -> bool {
+        self.assumption.is_empty()
+    }
+}
+
+impl How<'_> {
+    fn resumes(&self) -> bool {
+        matches!(self, Self::Whole(Walk { resume: true, .. }))
+    }
+
+    fn choose(&self, mut runs: Vec<Run>, passed: &Passed) -> Vec<Run> {
+        match self {
+            Self::Sample => plan::one_for_each_choice(runs),
+            Self::Whole(walk) => {
+                let has = |run: &Run| {
+                    let passed = |choice| passed.has(&run.test, choice, walk.together);
+                    run.choices.iter().all(passed)
+                };
+                runs.retain(|run| !has(run));
+                if walk.together { plan::together(runs) } else { runs }
+            }
+        }
+    }
+}
+
+/// Runs the tests of each program under other choices.
+async fn walk(rows: &[Assumption], programs: Vec<Vec<Test>>, how: &How<'_>) -> Result<Walked> {
     let programs: Vec<_> = programs.into_iter().filter(|tests| !tests.is_empty()).collect();
     let progress = Progress::shown(2 * programs.len());
     let mut all = Vec::new();
     for tests in &programs {
-        let label = tests.first().map(|test| test.program.label.as_str()).unwrap_or_default();
+        let Some(program) = tests.first().map(|test| &test.program) else { continue };
+        let label = &program.label;
         let step = progress.step(format!("what {label} consults"));
         let learnt = consulted::learn(tests, &|test| step.note(test)).await?;
-        let runs = choose(plan::all(rows, &learnt.tests));
+        let (file, key) = (consulted::file_of(program, "passed"), consulted::key(program)?);
+        let passed = match how {
+            How::Whole(walk) if walk.is_complete() => Passed::open(&file, &key, walk.resume)?,
+            _ => Passed::read(&file, &key, how.resumes()),
+        };
+        let runs = how.choose(plan::all(rows, &learnt.tests), &passed);
+        let tally = Tally::of(&runs);
         step.done(&format!("{} tests, {} runs under other choices", tests.len(), runs.len()));
         let step = progress.step(format!("{label} under other choices"));
-        let runs = runs.iter().map(|run| {
-            step.note(&format!("{}: {}", run.choice, run.test.name));
-            run_under(run)
+        let runs = runs.into_iter().map(|run| {
+            step.note(&tally.note(&run));
+            search(run, &passed, &tally)
         });
         let mut walked: Walked = at_once(runs).await?.into_iter().sum();
         walked.failures.splice(0..0, learnt.failures);
@@ -199,32 +233,6 @@ async fn walk(
         all.push(walked);
     }
     Ok(all.into_iter().sum())
-}
-
-async fn run_under(run: &Run) -> Result<Walked> {
-    let Run { test, choice, bound } = run;
-    let ran = test.run(Some(choice), *bound).await?;
-    Ok(match failure(choice, &ran) {
-        None => Walked { passed: 1, ..Walked::default() },
-        Some(message) => {
-            let report = test.failure(Some(choice), &message);
-            // At once, because a walk takes long and may be interrupted; all of them are listed in the end.
-            print_error(&report);
-            Walked { failures: vec![report], ..Walked::default() }
-        }
-    })
-}
-
-fn failure(choice: &Choice, ran: &Ran) -> Option<String> {
-    let read = ran.consulted.get(&choice.assumption);
-    match &ran.outcome {
-        Outcome::Failed(message) | Outcome::Broken(message) => Some(message.clone()),
-        Outcome::Skipped => Some("it skipped itself".to_owned()),
-        Outcome::Passed if read.is_some_and(|values| values.iter().any(|v| *v != choice.value)) => {
-            Some("the choice did not reach every simulator that the test started".to_owned())
-        }
-        Outcome::Passed => None,
-    }
 }
 
 /// Runs two for each core at once, because most wait most of the time, and gives what they returned.
@@ -236,23 +244,6 @@ async fn at_once<T>(runs: impl Iterator<Item = impl Future<Output = Result<T>>>)
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn ran(outcome: Outcome, record: &str) -> Option<String> {
-        let choice = Choice { assumption: "Busy".to_owned(), value: "fault".to_owned() };
-        let consulted = assumption::read_record(record).unwrap();
-        failure(&choice, &Ran { outcome, consulted })
-    }
-
-    #[test]
-    fn a_run_passes_only_if_the_choice_reached_its_simulators() {
-        assert_eq!(ran(Outcome::Passed, "Busy=fault\nLimit=3\n"), None);
-        // Another test order or timing may leave the assumption unread.
-        assert_eq!(ran(Outcome::Passed, "Limit=3\n"), None);
-        let missed = ran(Outcome::Passed, "Busy=fault\nBusy=wait\n").unwrap();
-        assert!(missed.contains("did not reach every simulator"), "{missed}");
-        let waits = ran(Outcome::Failed("it waits".to_owned()), "Busy=fault\n");
-        assert_eq!(waits.as_deref(), Some("it waits"));
-    }
 
     #[test]
     fn programs_are_found_by_package_and_name() {

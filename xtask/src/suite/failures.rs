@@ -1,4 +1,4 @@
-//! Which tests failed, why, and how to run each again: read from the output of `cargo test`.
+//! Which tests failed, why, and how to run each again: read from the output of test programs.
 
 use std::fmt;
 
@@ -10,44 +10,53 @@ pub(crate) struct Failure {
     test: String,
     /// What the test printed from its panic on, without backtraces.
     message: String,
-    /// How cargo names the test program, such as `-p lab --test lab`.
-    target: String,
+    /// Runs it again.
+    command: String,
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { test, message, target } = self;
+        let Self { test, message, command } = self;
         writeln!(out, "✗ {test}")?;
         for line in message.lines() {
             writeln!(out, "    {line}")?;
         }
-        write!(out, "  cargo test {target} -- --exact {test}")
+        write!(out, "  {command}")
     }
 }
 
-/// Reads standard output and error of `cargo test --no-fail-fast`, in the order in which they were written.
-pub(crate) fn read(output: &str) -> Vec<Failure> {
-    let mut failures = Vec::new();
-    // Those of the test program whose output is being read.
-    let mut pending: Vec<(String, Vec<&str>)> = Vec::new();
+/// Reads standard output and error of the test program that `command` runs, in the order in which they were written.
+pub(crate) fn read(output: &str, command: &str) -> Vec<Failure> {
+    let mut found: Vec<(&str, Vec<&str>)> = Vec::new();
     let mut in_section = false;
     for line in output.lines() {
         if let Some(test) = title(line) {
-            pending.push((test.to_owned(), Vec::new()));
+            found.push((test, Vec::new()));
             in_section = true;
         } else if line == "failures:" {
             in_section = false;
-        } else if let Some(target) = rerun(line) {
-            failures.extend(pending.drain(..).map(|(test, lines)| Failure {
-                test,
-                message: message(&lines),
-                target: target.to_owned(),
-            }));
-        } else if in_section && let Some((_, lines)) = pending.last_mut() {
+        } else if in_section && let Some((_, lines)) = found.last_mut() {
             lines.push(line);
         }
     }
-    failures
+    let failure = |(test, lines): (&str, Vec<&str>)| {
+        // Examples in the documentation are named by their place, with spaces.
+        let quoted = if test.contains(' ') { format!("'{test}'") } else { test.to_owned() };
+        Failure {
+            test: test.to_owned(),
+            message: message(&lines),
+            command: format!("{command} -- --exact {quoted}"),
+        }
+    };
+    found.into_iter().map(failure).collect()
+}
+
+/// Of a program that named no failed test: what it printed last.
+pub(crate) fn unnamed(output: &str, command: &str) -> Failure {
+    let lines: Vec<&str> = output.trim().lines().collect();
+    let last = &lines[lines.len().saturating_sub(LINES)..];
+    let command = command.to_owned();
+    Failure { test: command.clone(), message: last.join("\n"), command }
 }
 
 /// The message of the first test that failed, in the output of one test program.
@@ -60,11 +69,6 @@ pub(crate) fn message_of(output: &str) -> Option<String> {
 /// The test whose output begins with this line.
 fn title(line: &str) -> Option<&str> {
     line.strip_prefix("---- ")?.strip_suffix(" stdout ----")
-}
-
-/// The flags that cargo recommends after a test program has failed.
-fn rerun(line: &str) -> Option<&str> {
-    line.strip_prefix("error: test failed, to rerun pass `")?.strip_suffix('`')
 }
 
 /// From the panic on, without backtraces and hints how to get one.
@@ -97,8 +101,6 @@ mod tests {
     use super::*;
 
     const OUTPUT: &str = "\
-     Running unittests src/lib.rs (target/debug/deps/one-0123456789abcdef)
-
 running 2 tests
 test fine ... ok
 test wrong::sum ... FAILED
@@ -118,9 +120,6 @@ failures:
     wrong::sum
 
 test result: FAILED. 1 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s
-
-error: test failed, to rerun pass `-p one --lib`
-     Running tests/all.rs (target/debug/deps/all-0123456789abcdef)
 
 running 1 test
 test api_is_ready ... FAILED
@@ -146,15 +145,12 @@ note: Some details are omitted, run with `RUST_BACKTRACE=full` for a verbose bac
 failures:
     api_is_ready
 
-error: test failed, to rerun pass `-p one --test all`
-error: 2 targets failed:
-    `-p one --lib`
-    `-p one --test all`
 ";
 
     #[test]
     fn a_report_has_the_message_and_the_command_but_no_backtrace() {
-        let report: Vec<String> = read(OUTPUT).iter().map(ToString::to_string).collect();
+        let report: Vec<String> =
+            read(OUTPUT, "cargo test -p one --test all").iter().map(ToString::to_string).collect();
         assert_eq!(
             report,
             [
@@ -163,7 +159,7 @@ error: 2 targets failed:
     assertion `left == right` failed
       left: 1
      right: 2
-  cargo test -p one --lib -- --exact wrong::sum",
+  cargo test -p one --test all -- --exact wrong::sum",
                 "✗ api_is_ready
     thread 'api_is_ready' panicked at tests/all.rs:9:50:
     called `Result::unwrap()` on an `Err` value: the API is not ready
@@ -185,6 +181,6 @@ error: 2 targets failed:
 
     #[test]
     fn a_run_without_failures_has_none() {
-        assert_eq!(read("running 1 test\ntest fine ... ok\n"), []);
+        assert_eq!(read("running 1 test\ntest fine ... ok\n", "cargo test -p one --lib"), []);
     }
 }

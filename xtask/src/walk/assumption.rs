@@ -36,6 +36,11 @@ impl fmt::Display for Choice {
     }
 }
 
+/// As the simulator's environment has several.
+pub(super) fn joined(choices: &[Choice]) -> String {
+    choices.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
+}
+
 /// The assumptions that a run consulted, each with the values it read: releases may differ.
 pub(super) type Consulted = BTreeMap<String, BTreeSet<String>>;
 

@@ -1,7 +1,8 @@
-//! What each test consults, found by running each alone once. Kept in `target/walk` until the test program or the
-//! simulator changes.
+//! What each test consults, found by running each alone once. Kept in `target/walk` until the test program, the drivers or
+//! the simulator change.
 
 use std::{
+    cell::{Cell, RefCell},
     collections::BTreeMap,
     fmt::Write as _,
     fs,
@@ -25,7 +26,7 @@ const BOUND: Duration = Duration::from_secs(30 * 60);
 /// What is known about the tests of one program.
 #[derive(Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 struct Cache {
-    /// Digest of the test program and the simulator.
+    /// See [`key`].
     key: String,
     tests: BTreeMap<String, Dependence>,
 }
@@ -50,35 +51,46 @@ pub(super) async fn learn(tests: &[Test], note: &dyn Fn(&str)) -> Result<Learnt>
     let Some(first) = tests.first() else {
         return Ok(Learnt::default());
     };
-    let file = cache_file(&first.program);
-    let mut cache = load(&file, key(&first.program)?);
-    let unknown = tests.iter().filter(|test| !cache.tests.contains_key(&test.name));
-    let runs = unknown.map(|test| async move {
-        note(&test.name);
-        let start = Instant::now();
-        anyhow::Ok((test, test.run(None, BOUND).await?, start.elapsed()))
-    });
-    let mut failures = Vec::new();
-    for (test, ran, time) in at_once(runs).await? {
-        match ran.outcome {
-            Outcome::Passed => {
-                let dependence = Dependence { consulted: ran.consulted, time };
-                cache.tests.insert(test.name.clone(), dependence);
-            }
-            Outcome::Skipped => {}
-            Outcome::Failed(message) | Outcome::Broken(message) => {
-                failures.push(test.failure(None, &message));
+    let file = file_of(&first.program, "json");
+    let cache = RefCell::new(load(&file, key(&first.program)?));
+    let known = |test: &&Test| cache.borrow().tests.contains_key(&test.name);
+    let unknown: Vec<&Test> = tests.iter().filter(|test| !known(test)).collect();
+    let left = Cell::new(unknown.len());
+    let runs = unknown.into_iter().map(|test| {
+        let (cache, file, left) = (&cache, &file, &left);
+        async move {
+            note(&format!("{} tests left: {}", left.get(), test.name));
+            let start = Instant::now();
+            let ran = test.run(&[], BOUND).await?;
+            left.set(left.get() - 1);
+            match ran.outcome {
+                Outcome::Passed => {
+                    let dependence = Dependence { consulted: ran.consulted, time: start.elapsed() };
+                    cache.borrow_mut().tests.insert(test.name.clone(), dependence);
+                    // After each, because a walk takes long and may be interrupted.
+                    save(file, &cache.borrow())?;
+                    Ok(None)
+                }
+                Outcome::Skipped => Ok(None),
+                Outcome::Failed(message) | Outcome::Broken(message) => {
+                    anyhow::Ok(Some(test.failure(&[], &message)))
+                }
             }
         }
-    }
-    save(&file, &cache)?;
+    });
+    let failures = at_once(runs).await?.into_iter().flatten().collect();
+    let cache = cache.into_inner();
     let known = |test: &Test| Some((test.clone(), cache.tests.get(&test.name)?.clone()));
     Ok(Learnt { tests: tests.iter().filter_map(known).collect(), failures })
 }
 
-fn key(program: &Program) -> Result<String> {
+/// Digest of a test program, of the drivers that it may start, and of the simulator.
+pub(super) fn key(program: &Program) -> Result<String> {
     let mut digest = Sha256::new();
     digest.update(fs::read(&program.executable)?);
+    // Cargo puts it above the test programs, if one of them starts it.
+    let drivers = program.executable.ancestors().nth(2).map(|debug| debug.join("vsphere-drivers"));
+    digest.update(drivers.and_then(|path| fs::read(path).ok()).unwrap_or_default());
     // Its name has a digest of the simulator's source.
     digest.update(lab::components::directory_of("vcenter")?.to_string_lossy().as_bytes());
     Ok(digest.finalize().iter().fold(String::new(), |mut hex, byte| {
@@ -87,12 +99,12 @@ fn key(program: &Program) -> Result<String> {
     }))
 }
 
-/// Cargo puts test programs into `target/debug/deps`.
-fn cache_file(program: &Program) -> PathBuf {
+/// Where something about a program is kept. Cargo puts test programs into `target/debug/deps`.
+pub(super) fn file_of(program: &Program, extension: &str) -> PathBuf {
     let target = program.executable.ancestors().nth(3).unwrap_or(Path::new("target"));
     let name: Vec<&str> =
         program.label.split_whitespace().filter(|word| !word.starts_with('-')).collect();
-    target.join("walk").join(format!("{}.json", name.join("-")))
+    target.join("walk").join(format!("{}.{extension}", name.join("-")))
 }
 
 /// An unreadable file, or one for other programs, knows nothing.

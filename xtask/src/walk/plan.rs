@@ -5,15 +5,15 @@ use std::{collections::BTreeSet, time::Duration};
 use sha2::{Digest, Sha256};
 
 use super::{
-    assumption::{self, Assumption, Choice},
+    assumption::{self, Assumption, Choice, joined},
     consulted::Dependence,
     test_run::Test,
 };
 
-/// One test under one choice.
+/// One test under one choice of an assumption, or of several.
 pub(super) struct Run {
     pub(super) test: Test,
-    pub(super) choice: Choice,
+    pub(super) choices: Vec<Choice>,
     /// When it is given up.
     pub(super) bound: Duration,
 }
@@ -24,17 +24,35 @@ pub(super) fn all(rows: &[Assumption], tests: &[(Test, Dependence)]) -> Vec<Run>
         let choices = assumption::usable_others(rows, &dependence.consulted);
         // Long enough for a wait that fails, so that the test itself reports what it waited for.
         let bound = 3 * dependence.time + Duration::from_secs(300);
-        let run = |choice| Run { test: test.clone(), choice, bound };
+        let run = |choice| Run { test: test.clone(), choices: vec![choice], bound };
         choices.into_iter().map(run).collect::<Vec<_>>()
     };
     tests.iter().flat_map(of_test).collect()
 }
 
+/// The same choices in fewer runs: each run of a test has one of every assumption that has one left.
+pub(super) fn together(runs: Vec<Run>) -> Vec<Run> {
+    let mut grouped: Vec<Run> = Vec::new();
+    for run in runs {
+        let fits = |group: &&mut Run| {
+            let of_group = |choice: &Choice| {
+                group.choices.iter().any(|other| other.assumption == choice.assumption)
+            };
+            group.test.name == run.test.name && !run.choices.iter().any(of_group)
+        };
+        match grouped.iter_mut().find(fits) {
+            Some(group) => group.choices.extend(run.choices),
+            None => grouped.push(run),
+        }
+    }
+    grouped
+}
+
 /// One of the runs for each choice: always the same one, and another test for each choice.
 pub(super) fn one_for_each_choice(mut runs: Vec<Run>) -> Vec<Run> {
-    runs.sort_by_cached_key(|run| digest(&format!("{} {}", run.choice, run.test.name)));
+    runs.sort_by_cached_key(|run| digest(&format!("{} {}", joined(&run.choices), run.test.name)));
     let mut seen = BTreeSet::new();
-    runs.retain(|run| seen.insert(run.choice.to_string()));
+    runs.retain(|run| seen.insert(joined(&run.choices)));
     runs
 }
 
@@ -50,13 +68,13 @@ fn digest(text: &str) -> Vec<u8> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
     use super::*;
     use crate::walk::test_run::{Language, Program};
 
-    fn tests(count: usize) -> Vec<Test> {
+    pub(in crate::walk) fn tests(count: usize) -> Vec<Test> {
         let program = Arc::new(Program {
             label: "-p vsphere --test simulator".to_owned(),
             language: Language::Rust,
@@ -93,7 +111,7 @@ mod tests {
     }
 
     fn described(runs: &[Run]) -> Vec<String> {
-        runs.iter().map(|run| format!("{} {}", run.test.name, run.choice)).collect()
+        runs.iter().map(|run| format!("{} {}", run.test.name, joined(&run.choices))).collect()
     }
 
     #[test]
@@ -116,9 +134,25 @@ mod tests {
     }
 
     #[test]
+    fn together_every_choice_is_in_one_run_and_no_run_has_two_of_an_assumption() {
+        let runs = together(all(&rows(), &learnt(4)));
+        assert_eq!(
+            described(&runs),
+            [
+                "test_0 Busy=fault,Limit=1",
+                "test_0 Busy=late,Limit=3",
+                "test_2 Busy=fault",
+                "test_2 Busy=late",
+                "test_3 Limit=1",
+                "test_3 Limit=3",
+            ]
+        );
+    }
+
+    #[test]
     fn a_sample_has_every_choice_once_and_is_always_the_same() {
         let sample = one_for_each_choice(all(&rows(), &learnt(40)));
-        let choices: BTreeSet<String> = sample.iter().map(|run| run.choice.to_string()).collect();
+        let choices: BTreeSet<String> = sample.iter().map(|run| joined(&run.choices)).collect();
         assert_eq!((sample.len(), choices.len()), (4, 4));
         let again = one_for_each_choice(all(&rows(), &learnt(40)));
         assert_eq!(described(&sample), described(&again));

@@ -44,24 +44,24 @@ pub(super) async fn prove(rows: &[Assumption]) -> Result<Walked> {
 }
 
 async fn prove_row(row: &Assumption, test: &Test) -> Result<Walked> {
-    let plain = test.run(None, BOUND).await?;
+    let plain = test.run(&[], BOUND).await?;
     let others = match judge_plain(row, &plain) {
         Plain::Consulted(others) => others,
         Plain::Skipped => {
             return Ok(Walked { passed: 0, left_out: 1, failures: Vec::new() });
         }
         Plain::Wrong(problem) => {
-            return Ok(refused(row, &format!("{problem}\n  {}", test.command(None))));
+            return Ok(refused(row, &format!("{problem}\n  {}", test.command(&[]))));
         }
     };
     let mut walked = Walked { passed: 1, ..Walked::default() };
     for choice in others {
-        let ran = test.run(Some(&choice), BOUND).await?;
+        let ran = test.run(std::slice::from_ref(&choice), BOUND).await?;
         match ran.outcome {
             Outcome::Failed(_) => walked.passed += 1,
             other => {
                 let how = unexpected(&other);
-                let command = test.command(Some(&choice));
+                let command = test.command(std::slice::from_ref(&choice));
                 walked.failures.push(format!(
                     "✗ {}: {} {how} under {choice}, where it should fail\n  {command}",
                     row.name, row.shown_by

@@ -1,4 +1,4 @@
-//! One test, alone in a process, under one choice or none: how it ended, and what its simulators consulted.
+//! One test, alone in a process, under some choices or none: how it ended, and what its simulators consulted.
 
 use std::{fs, path::PathBuf, process::Stdio, sync::Arc, time::Duration};
 
@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use tempfile::NamedTempFile;
 use tokio::process::Command;
 
-use super::assumption::{Choice, Consulted, read_record};
+use super::assumption::{Choice, Consulted, joined, read_record};
 use crate::suite::failures;
 
 /// The simulator's variables; lab/vcenter/internal/assume/settings.go has their meaning.
@@ -56,7 +56,7 @@ pub(super) struct Ran {
 
 impl Test {
     /// Runs it in a process of its own, which is killed after `bound`.
-    pub(super) async fn run(&self, choice: Option<&Choice>, bound: Duration) -> Result<Ran> {
+    pub(super) async fn run(&self, choices: &[Choice], bound: Duration) -> Result<Ran> {
         let record = NamedTempFile::new()?;
         let mut command = Command::new(&self.program.executable);
         match self.program.language {
@@ -67,8 +67,8 @@ impl Test {
             .current_dir(&self.program.directory)
             .env(RECORDED, record.path())
             .env_remove(FORCED);
-        if let Some(choice) = choice {
-            command.env(FORCED, choice.to_string());
+        if !choices.is_empty() {
+            command.env(FORCED, joined(choices));
         }
         command.env("RUST_LIB_BACKTRACE", "0").stdin(Stdio::null()).kill_on_drop(true);
         let outcome = match tokio::time::timeout(bound, command.output()).await {
@@ -86,9 +86,12 @@ impl Test {
     }
 
     /// The command by which a person runs it again.
-    pub(super) fn command(&self, choice: Option<&Choice>) -> String {
+    pub(super) fn command(&self, choices: &[Choice]) -> String {
         let Self { program, name } = self;
-        let forced = choice.map(|choice| format!("{FORCED}='{choice}' ")).unwrap_or_default();
+        let forced = match choices {
+            [] => String::new(),
+            choices => format!("{FORCED}='{}' ", joined(choices)),
+        };
         let label = &program.label;
         match program.language {
             Language::Rust => format!("{forced}cargo test {label} -- --exact {name}"),
@@ -99,10 +102,13 @@ impl Test {
     }
 
     /// A report on a run that failed.
-    pub(super) fn failure(&self, choice: Option<&Choice>, message: &str) -> String {
-        let under = choice.map(|choice| format!(" under {choice}")).unwrap_or_default();
+    pub(super) fn failure(&self, choices: &[Choice], message: &str) -> String {
+        let under = match choices {
+            [] => String::new(),
+            choices => format!(" under {}", joined(choices)),
+        };
         let message: String = message.lines().map(|line| format!("    {line}\n")).collect();
-        format!("✗ {}{under}\n{message}  {}", self.name, self.command(choice))
+        format!("✗ {}{under}\n{message}  {}", self.name, self.command(choices))
     }
 
     fn judge(&self, code: Option<i32>, output: &str) -> Outcome {
@@ -185,12 +191,12 @@ mod tests {
         let choice = Choice { assumption: "Busy".to_owned(), value: "wait".to_owned() };
         let rust = test(Language::Rust, "-p vsphere --test simulator", "cns::busy");
         assert_eq!(
-            rust.command(Some(&choice)),
+            rust.command(std::slice::from_ref(&choice)),
             "VCENTER_ASSUME='Busy=wait' cargo test -p vsphere --test simulator -- --exact cns::busy"
         );
         let go = test(Language::Go, "./internal/cns", "TestBusy");
         assert_eq!(
-            go.command(None),
+            go.command(&[]),
             "cd lab/vcenter && go test ./internal/cns -run '^TestBusy$' -count=1"
         );
     }
