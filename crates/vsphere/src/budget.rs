@@ -4,7 +4,8 @@
 //! locked for everybody who uses it. So every login of a process, at SOAP, REST and the token service, spends from
 //! one [`LoginBudget`]: credentials that were refused are not tried again for five minutes, and no more than three
 //! logins of one user fail within five minutes, however many credentials, connections, reloads and names of the same
-//! vCenter there are. A user without a role is held for a minute and not counted: the password is right, the login futile.
+//! vCenter there are. The last of the three is for credentials that were not refused yet, so that old ones, refused by
+//! two services, and mistyped ones leave a login for the corrected ones. A user without a role is held for a minute and not counted: the password is right, the login futile.
 
 use std::{
     collections::HashMap,
@@ -177,7 +178,12 @@ impl Account {
             return Some(cause);
         }
         let counts = |failed: &&Failed| !matches!(failed.refusal, Some(Refusal::NoRole(_)));
-        let held = self.failed.iter().rev().filter(counts).nth(MOST - 1).map(held)?;
+        let refused_elsewhere = |failed: &Failed| {
+            failed.credentials == credentials
+                && matches!(failed.refusal, Some(Refusal::Credentials))
+        };
+        let most = if self.failed.iter().any(refused_elsewhere) { MOST - 1 } else { MOST };
+        let held = self.failed.iter().rev().filter(counts).nth(most - 1).map(held)?;
         Some(Cause::LoginsSpent { user: user.to_owned(), held })
     }
 
@@ -227,6 +233,16 @@ mod tests {
         account.failed.push(failed(start, Door::Rest, 1));
         assert!(held(&mut account, Door::Rest, 1, start));
         assert!(!held(&mut account, Door::Soap, 1, start));
+    }
+
+    #[test]
+    fn the_last_login_is_kept_for_credentials_that_were_not_refused_yet() {
+        let start = Instant::now();
+        let mut account = Account::default();
+        account.failed.push(failed(start, Door::Soap, 2));
+        account.failed.push(failed(start, Door::Rest, 1));
+        assert!(held(&mut account, Door::Soap, 1, start), "refused by REST, and one login is left");
+        assert!(!held(&mut account, Door::Soap, 3, start), "corrected ones are tried at once");
     }
 
     #[test]

@@ -172,6 +172,13 @@ impl Connection {
         self.call(&Ref::<ServiceInstance>::new("ServiceInstance"), &CurrentTime {}).await
     }
 
+    /// The credentials for a login at another of vCenter's services, after a call in the session that was opened with
+    /// them: credentials that vCenter no longer accepts fail here, once, and not at every service.
+    pub(crate) async fn accepted_credentials(&self) -> Result<Credentials, Error> {
+        self.time().await?;
+        Ok(self.session().credentials().clone())
+    }
+
     /// The objects that everything starts from.
     pub(crate) async fn content(&self) -> Result<ServiceContent, Error> {
         Ok(self.established().await?.content.clone())

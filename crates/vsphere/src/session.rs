@@ -112,14 +112,8 @@ impl Session {
         if slot.closed { Err(self.wire.error("Login", Cause::Closed)) } else { Ok(slot) }
     }
 
-    fn credentials(&self) -> MutexGuard<'_, Credentials> {
+    pub(crate) fn credentials(&self) -> MutexGuard<'_, Credentials> {
         self.credentials.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The credentials for a login at another of vCenter's services: those that this session was opened with.
-    pub(crate) async fn accepted(&self) -> Result<Credentials, Error> {
-        self.get().await?;
-        Ok(self.credentials().clone())
     }
 
     /// Forgets a session that vCenter does not know any more. It is logged out all the same: should

@@ -116,7 +116,7 @@ impl Token {
 impl Connection {
     /// A token for the user of this connection, good for a few minutes.
     pub(crate) async fn token(&self) -> Result<Token, Error> {
-        let credentials = self.session().accepted().await?;
+        let credentials = self.accepted_credentials().await?;
         let own = self.clone();
         let login = async move {
             let issued = issue_to(own.wire(), &credentials);

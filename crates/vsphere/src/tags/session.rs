@@ -91,7 +91,7 @@ impl TagSession {
         if let Some(open) = &*slot {
             return Ok(Arc::clone(open));
         }
-        let credentials = connection.session().accepted().await?;
+        let credentials = connection.accepted_credentials().await?;
         if let Credentials::Shared(_) = credentials {
             let session = connection.session().get().await?;
             let open = Arc::new(Open::borrowed(session));
