@@ -1,7 +1,7 @@
 //! `cargo xtask demo`: what the drivers do so far, on real Kubernetes with the simulated vCenter, shown as it
 //! happens.
 
-mod manager;
+pub(crate) mod manager;
 mod node_facts;
 mod volumes;
 
@@ -25,8 +25,12 @@ const BOUND: Duration = Duration::from_secs(180);
 /// Compiling Kubernetes on a slow machine.
 const BUILT_WITHIN: Duration = Duration::from_secs(3600);
 /// What is built while the first nodes start, in the order in which it is needed.
-const LATER: &[&[&str]] =
-    &[components::REST_OF_CLUSTER, components::SIMULATOR, &["csi-provisioner"], &["csi-resizer"]];
+const LATER: &[&[&str]] = &[
+    components::REST_OF_CLUSTER,
+    components::SIMULATOR,
+    components::SIDECARS,
+    components::SNAPSHOT_CONTROLLER,
+];
 
 /// Shows what the drivers do so far.
 #[derive(clap::Args)]
@@ -70,7 +74,9 @@ async fn show(keep: bool) -> Result<()> {
     };
     let (lab, built): (Lab, image::Built) = tokio::try_join!(lab, drivers)?;
     until("the demo's clients are built", BUILT_WITHIN, || async {
-        let needed = ["kubectl", "cnsctl", "csi-provisioner", "csi-resizer"];
+        let needed =
+            [&["kubectl", "cnsctl"], components::SIDECARS, components::SNAPSHOT_CONTROLLER];
+        let needed = needed.concat();
         let missing = needed.iter().map(|name| building.has(name)).collect::<Result<Vec<_>>>()?;
         let built = missing.into_iter().all(|built| built);
         Ok(if built { Wait::Done(()) } else { Wait::NotYet("being built".to_owned()) })

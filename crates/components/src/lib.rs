@@ -15,7 +15,7 @@ pub mod progress;
 pub use background::{Background, yield_to_others};
 pub use command::{cargo, run, run_counted};
 pub use programs::{
-    CONTROL_PLANE, FIRST_NODE, LAB, REST_OF_CLUSTER, SIMULATOR, all, binary, build, cache_dir,
-    directory_of, kubernetes_version, pinned_version, source_dir, steps,
+    CONTROL_PLANE, FIRST_NODE, LAB, REST_OF_CLUSTER, SIDECARS, SIMULATOR, SNAPSHOT_CONTROLLER, all,
+    binary, build, cache_dir, directory_of, kubernetes_version, pinned_version, source_dir, steps,
 };
 pub use progress::Progress;

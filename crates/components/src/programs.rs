@@ -119,6 +119,10 @@ pub const LAB: &[&str] = &[
     "vcenter",
     "cnsctl",
 ];
+/// The stock sidecars of the CSI driver's controller.
+pub const SIDECARS: &[&str] = &["csi-provisioner", "csi-resizer", "csi-snapshotter"];
+/// What makes the objects of snapshots work, once in a cluster.
+pub const SNAPSHOT_CONTROLLER: &[&str] = &["snapshot-controller"];
 /// Part of the cache key: change it when the way of building changes.
 const RECIPE: &str = "1: CGO_ENABLED=0 -trimpath -ldflags '-s -w' with Kubernetes' version";
 

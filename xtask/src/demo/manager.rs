@@ -40,7 +40,7 @@ pub(super) async fn show(lab: &Lab, archive: &Path) -> Result<()> {
     print_line(&facts(lab).await?);
 
     chapter("The cloud controller manager is deployed, with the rights of its own account");
-    deploy(lab, vcenter, archive).await?;
+    deploy(lab, vcenter, archive, &[]).await?;
 
     chapter("It finds the VMs in vCenter and initialises the nodes");
     let nodes: Api<Node> = Api::all(lab.client());
@@ -85,7 +85,13 @@ async fn switch_off(lab: &Lab, vcenter: &VCenter, nodes: &Api<Node>) -> Result<(
     Ok(())
 }
 
-async fn deploy(lab: &Lab, vcenter: &VCenter, archive: &Path) -> Result<()> {
+/// Deploys it on the first node, with flags besides those of the manifests.
+pub(crate) async fn deploy(
+    lab: &Lab,
+    vcenter: &VCenter,
+    archive: &Path,
+    flags: &[&str],
+) -> Result<()> {
     let progress = Progress::shown(3);
     let step = progress.step("image");
     let [first, ..] = lab.nodes() else { return Ok(()) };
@@ -96,7 +102,7 @@ async fn deploy(lab: &Lab, vcenter: &VCenter, archive: &Path) -> Result<()> {
     let nodes: Api<Node> = Api::all(lab.client());
     let role = json!({"metadata": {"labels": {"node-role.kubernetes.io/control-plane": ""}}});
     nodes.patch(first.name(), &PatchParams::default(), &Patch::Merge(role)).await?;
-    let applied = lab.control_plane().apply(&objects(vcenter)?)?;
+    let applied = lab.control_plane().apply(&objects(vcenter, flags)?)?;
     step.done(&format!(
         "{} applied, as in deploy/cloud-controller-manager.yaml",
         applied.lines().count()
@@ -122,7 +128,7 @@ async fn deploy(lab: &Lab, vcenter: &VCenter, archive: &Path) -> Result<()> {
 }
 
 /// The configuration for the lab's vCenter, its Secret, and the manifests as they are shipped.
-fn objects(vcenter: &VCenter) -> Result<Vec<Value>> {
+fn objects(vcenter: &VCenter, flags: &[&str]) -> Result<Vec<Value>> {
     let server = vcenter.url_for_pods().trim_start_matches("https://");
     let server = server.trim_end_matches("/sdk").trim_end_matches(":443");
     let config = format!(
@@ -146,6 +152,12 @@ fn objects(vcenter: &VCenter) -> Result<Vec<Value>> {
     });
     let mut objects = vec![configuration, secret];
     objects.extend(deploy::cloud_controller_manager()?);
+    let arguments = "/spec/template/spec/containers/0/args";
+    for object in &mut objects {
+        if let Some(Value::Array(arguments)) = object.pointer_mut(arguments) {
+            arguments.extend(flags.iter().map(|flag| json!(flag)));
+        }
+    }
     Ok(objects)
 }
 

@@ -8,7 +8,9 @@ use kube::{
     Api,
     api::{DeleteParams, Patch, PatchParams, PostParams},
 };
-use lab::{Lab, Progress, Wait, csi_driver, image, manifest_files, run, until};
+use lab::{
+    Lab, Progress, Wait, csi_driver, image, manifest_files, run, snapshot_controller, until,
+};
 use serde_json::{Value, json};
 
 use super::{BOUND, chapter};
@@ -26,7 +28,7 @@ pub(super) async fn show(lab: &Lab, archive: &Path) -> Result<()> {
     lab.control_plane().apply(&manifest_files::read("csi-storage-classes.yaml")?)?;
 
     chapter("A claim of 400 MB: vCenter makes a disk, and a pod on node-1 writes to it");
-    claim(lab, "data", "400Mi", "Filesystem").await?;
+    claim(lab, "data", "400Mi", "Filesystem", None).await?;
     start(lab, &pod("writer", "node-1", "data", "Filesystem")).await?;
     let write = "echo \"written on $NODE\" > /data/note && sync && cat /data/note";
     print_line(&format!("writer:   {}", shell(lab, "writer", write)?));
@@ -48,15 +50,18 @@ pub(super) async fn show(lab: &Lab, archive: &Path) -> Result<()> {
     print_line(&format!("mounted:  {}", shell(lab, "reader", "df -h /data | tail -1")?));
     show_vcenter(lab).await?;
 
+    snapshot(lab).await?;
+
     chapter("A claim without a file system: a pod uses the disk itself");
-    claim(lab, "raw", "64Mi", "Block").await?;
+    claim(lab, "raw", "64Mi", "Block", None).await?;
     start(lab, &pod("raw", "node-1", "raw", "Block")).await?;
     let copy = "echo raw bytes | dd of=/dev/disk conv=fsync 2>/dev/null && dd if=/dev/disk bs=9 count=1 2>/dev/null";
     print_line(&format!("on disk:  {}", shell(lab, "raw", copy)?));
     show_vcenter(lab).await?;
 
-    chapter("Pods and claims are deleted, and so are the disks");
-    for (pod, claim) in [("reader", "data"), ("raw", "raw")] {
+    chapter("Pods, claims and the snapshot are deleted, and so are the disks");
+    kubectl(lab, &["delete", "volumesnapshot", "before"])?;
+    for (pod, claim) in [("reader", "data"), ("restored", "restored"), ("raw", "raw")] {
         stop(lab, pod).await?;
         let claims: Api<PersistentVolumeClaim> = Api::namespaced(lab.client(), NAMESPACE);
         claims.delete(claim, &DeleteParams::default()).await?;
@@ -69,13 +74,61 @@ pub(super) async fn show(lab: &Lab, archive: &Path) -> Result<()> {
     show_vcenter(lab).await
 }
 
-async fn claim(lab: &Lab, name: &str, size: &str, mode: &str) -> Result<()> {
+async fn snapshot(lab: &Lab) -> Result<()> {
+    chapter(
+        "A snapshot of the disk; the pod changes the file, and a claim from the snapshot has the old one",
+    );
+    take_snapshot(lab, "data", "before").await?;
+    shell(lab, "reader", "echo changed > /data/note && sync")?;
+    let source =
+        json!({"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "before"});
+    claim(lab, "restored", "800Mi", "Filesystem", Some(&source)).await?;
+    start(lab, &pod("restored", "node-1", "restored", "Filesystem")).await?;
+    print_line(&format!("reader:   {}", shell(lab, "reader", "cat /data/note")?));
+    let restored = shell(lab, "restored", "cat /data/note")?;
+    print_line(&format!("restored: {restored}"));
+    if restored != "written on node-1" {
+        bail!("the snapshot does not have what was written before it");
+    }
+    show_vcenter(lab).await
+}
+
+/// Takes a snapshot of a claim's volume, in a cluster that has learned what snapshots are.
+async fn take_snapshot(lab: &Lab, claim: &str, name: &str) -> Result<()> {
+    snapshot_controller::install(lab).await?;
+    let mut objects = manifest_files::read("csi-snapshot-class.yaml")?;
+    let class = objects[0]["metadata"]["name"].clone();
+    objects.push(json!({
+        "apiVersion": "snapshot.storage.k8s.io/v1",
+        "kind": "VolumeSnapshot",
+        "metadata": {"name": name, "namespace": NAMESPACE},
+        "spec": {"volumeSnapshotClassName": class, "source": {"persistentVolumeClaimName": claim}},
+    }));
+    lab.control_plane().apply(&objects)?;
+    let (bound, object) =
+        (format!("--timeout={}s", BOUND.as_secs()), format!("volumesnapshot/{name}"));
+    kubectl(lab, &["wait", "--for=jsonpath={.status.readyToUse}=true", &bound, &object])?;
+    Ok(())
+}
+
+fn kubectl(lab: &Lab, arguments: &[&str]) -> Result<String> {
+    run(lab.control_plane().kubectl()?.args(arguments))
+}
+
+async fn claim(
+    lab: &Lab,
+    name: &str,
+    size: &str,
+    mode: &str,
+    source: Option<&Value>,
+) -> Result<()> {
     let claim = json!({
         "metadata": {"name": name},
         "spec": {
             "accessModes": ["ReadWriteOnce"],
             "storageClassName": CLASS,
             "volumeMode": mode,
+            "dataSource": source,
             "resources": {"requests": {"storage": size}},
         },
     });
@@ -134,8 +187,7 @@ async fn stop(lab: &Lab, name: &str) -> Result<()> {
 
 /// Runs a script in a pod and returns what it printed.
 fn shell(lab: &Lab, pod: &str, script: &str) -> Result<String> {
-    let mut kubectl = lab.control_plane().kubectl()?;
-    let printed = run(kubectl.args(["exec", pod, "--", "sh", "-ec", script]))?;
+    let printed = kubectl(lab, &["exec", pod, "--", "sh", "-ec", script])?;
     Ok(printed.trim().to_owned())
 }
 
