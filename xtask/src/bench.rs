@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::{
     bench_ccm::{self, BenchCcm},
     bench_csi::{self, BenchCsi},
-    bench_demo,
+    bench_demo, bench_failover,
     bench_vsphere::{self, BenchVsphere},
     empty_caches::EmptyCaches,
     interrupt::interruptible,
@@ -51,6 +51,8 @@ pub(crate) enum Bench {
     Ccm(BenchCcm),
     /// Our CSI driver's calls, beside others; needs no root
     Csi(BenchCsi),
+    /// A host dies with a pod that writes: how long until its successor writes on another node
+    Failover,
 }
 
 pub(crate) fn run(command: &Bench) -> Result<()> {
@@ -82,6 +84,12 @@ pub(crate) fn run(command: &Bench) -> Result<()> {
             let programs = [components::CONTROL_PLANE, components::SIMULATOR].concat();
             lab_commands::build_without_packages(&programs)?;
             interruptible(Box::pin(bench_csi::run(arguments)))
+        }
+        Bench::Failover => {
+            lab_commands::build(&[components::LAB, components::SIDECARS].concat())?;
+            preflight::check()?;
+            let figures = interruptible(Box::pin(bench_failover::figures()))?;
+            report("failover", Latency::None, &figures)
         }
     }
 }

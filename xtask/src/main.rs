@@ -4,6 +4,7 @@ mod bench;
 mod bench_ccm;
 mod bench_csi;
 mod bench_demo;
+mod bench_failover;
 mod bench_vsphere;
 mod corpus;
 mod demo;
