@@ -44,7 +44,7 @@ pub(crate) fn run(command: &E2e) -> Result<()> {
         ));
         return Ok(());
     }
-    let suite = ["e2e.test", "csi-provisioner", "csi-resizer"];
+    let suite = [&["e2e.test"], components::SIDECARS, components::SNAPSHOT_CONTROLLER].concat();
     lab_commands::build(&[components::LAB, &suite].concat())?;
     preflight::check()?;
     let specs = storage_suite::specs(command.focus.as_deref())?;

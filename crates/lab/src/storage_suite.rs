@@ -21,6 +21,7 @@ use crate::{
     image::{self, GLIBC, NGINX},
     manifest_files,
     process::{Place, run},
+    snapshot_controller,
     world::World,
 };
 
@@ -157,6 +158,8 @@ impl Run {
             }
         }
         lab.control_plane().apply(&manifest_files::read("csi-storage-classes.yaml")?)?;
+        snapshot_controller::install(lab).await?;
+        lab.control_plane().apply(&manifest_files::read("csi-snapshot-class.yaml")?)?;
         let (alone, together): (Vec<Spec>, Vec<Spec>) =
             specs.into_iter().partition(Spec::is_serial);
         let batches = together.chunks(BATCH).map(<[Spec]>::to_vec).collect();
