@@ -65,6 +65,18 @@ var UnknownDisk = text(Row{
 	ShownBy:  "cns.TestVSLMDoesNotFindAnUnknownDisk",
 })
 
+var DiskCatalogue = text(Row{
+	Name: "DiskCatalogue",
+	About: "when VSLM's catalogue, by which it lists disks and CNS finds those without a record, has a disk that others than VSLM made, or not any more one that they deleted: at once; " +
+		"late for vim25's, by OutsideLagSeconds; besides, lists are late by StaleSeconds, or 5 s, for those of CNS; or CNS's new ones cannot be read by their id until then either. " +
+		"VslmSyncDatastore and POST /cns/sync bring it up to date",
+	Evidence: "Q6, U1 for vim25's; the vendor's reference of VslmSyncFault: disks may be unrecognised, and lists stale, until a sync in the background; " +
+		"vsphere-csi-driver issue 147: that fault below a create of CNS on 6.7U3. Whether the catalogue is late without a fault is unknown",
+	Choices: []any{"late outside", "fresh", "late list", "late"},
+	Since:   map[string]any{"": "late outside"},
+	ShownBy: "cns.TestVSLMKnowsDisksOfCNSAtOnceAndThoseOfVim25Late",
+})
+
 var DiskOfInaccessibleDatastore = text(Row{
 	Name:     "DiskOfInaccessibleDatastore",
 	About:    "answer of VSLM to reading a disk whose datastore no host reaches: a fault of the call, or the disk from the catalogue",

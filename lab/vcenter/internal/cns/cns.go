@@ -116,6 +116,7 @@ type Manager struct {
 	disks    map[string]*disk
 	fcdDirs  map[types.ManagedObjectReference]string
 	shadows  map[string]*shadow
+	ghosts   map[string]ghost
 	// policiesDown says that the storage policy service (SPS) does not run.
 	policiesDown bool
 }
@@ -143,6 +144,7 @@ func Install(service *simulator.Service, vim *simulator.Registry, cfg Config) (*
 		disks:       map[string]*disk{},
 		fcdDirs:     map[types.ManagedObjectReference]string{},
 		shadows:     map[string]*shadow{},
+		ghosts:      map[string]ghost{},
 	}
 	instance, ok := vim.Get(vim25.ServiceInstance).(*simulator.ServiceInstance)
 	if !ok || instance.Content.VStorageObjectManager == nil {
@@ -151,6 +153,7 @@ func Install(service *simulator.Service, vim *simulator.Registry, cfg Config) (*
 	if m.fcds, ok = vim.Get(*instance.Content.VStorageObjectManager).(*simulator.VcenterVStorageObjectManager); !ok {
 		return nil, fmt.Errorf("cns: %s is no FCD manager", instance.Content.VStorageObjectManager)
 	}
+	vim.Put(&vimDisks{VcenterVStorageObjectManager: m.fcds, m: m})
 	m.root = instance.Content.RootFolder
 	if m.assumed = cfg.Assumptions; m.assumed == nil {
 		var err error

@@ -157,7 +157,7 @@ func (m *Manager) provision(spec *creation, id string, capacityMB int64, only *t
 	}
 	d := &disk{
 		id: id, name: spec.Name, datastore: at.ref, capacityMB: capacityMB, uuid: newDiskUUID(), objectID: uuid.NewString(),
-		created: m.now(), keep: true, filled: true, taken: at.taken,
+		created: m.now(), keep: true, filled: true, taken: at.taken, late: m.lateOfCNS(),
 	}
 	m.mu.Lock()
 	d.path = m.fcdPath(at.place, id)

@@ -52,7 +52,12 @@ func (m *Manager) deleteVolume(id string, withDisk bool) types.BaseMethodFault {
 		m.forgetVolume(id)
 		return nil
 	}
-	return m.destroy(v.disk)
+	listed := m.object(types.ID{Id: id})
+	fault := m.destroy(v.disk)
+	if fault == nil {
+		m.linger(listed, m.lateOfCNS())
+	}
+	return fault
 }
 
 // forgetVolume removes CNS's record of a volume, and with it whatever else queries were made to show of it.

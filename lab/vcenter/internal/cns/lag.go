@@ -242,8 +242,9 @@ func (m *Manager) dropOrphans() {
 	}
 }
 
-// Sync lets queries show how things are, at once.
+// Sync lets queries, and VSLM's catalogue, show how things are, at once.
 func (m *Manager) Sync() {
+	m.syncCatalogue(func(types.ManagedObjectReference) bool { return true })
 	m.mu.Lock()
 	clear(m.shadows)
 	volumes := m.ordered()

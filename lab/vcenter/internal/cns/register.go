@@ -20,7 +20,7 @@ import (
 func (m *Manager) admitBacking(details *cnstypes.CnsBlockBackingDetails) types.BaseMethodFault {
 	var fault types.BaseMethodFault
 	if details.BackingDiskId != "" {
-		if live, _ := m.fcd(details.BackingDiskId); live == nil {
+		if live, _ := m.catalogued(details.BackingDiskId); live == nil {
 			fault = &types.NotFound{}
 		}
 	} else if _, _, _, missing := m.locate(details.BackingDiskUrlPath); missing != nil && m.since("7.0U3") {
@@ -38,7 +38,7 @@ func (m *Manager) registerFCD(spec *creation, id string) types.AnyType {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	d := m.findDisk(id)
-	if d == nil {
+	if d == nil || m.unreadable(id) {
 		return m.notCreated(spec, nil, &types.NotFound{})
 	}
 	return m.register(spec, d)
@@ -78,18 +78,15 @@ func (m *Manager) registerPath(spec *creation, link string) types.AnyType {
 	if id := m.fcdOf(filePath); id != "" {
 		return m.registerFCD(spec, id)
 	}
-	d := m.newFCD(spec.Name, at, filePath, capacityMB, m.since("8.0U3"))
+	d := m.newFCD(&disk{name: spec.Name, datastore: at.ref, path: filePath, capacityMB: capacityMB, keep: m.since("8.0U3"), late: m.lateOfCNS()})
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.register(spec, d)
 }
 
 // newFCD makes an FCD of a vmdk that no FCD has. The caller holds the operation lock of the path.
-func (m *Manager) newFCD(name string, at place, filePath string, capacityMB int64, keep bool) *disk {
-	d := &disk{
-		id: uuid.NewString(), name: name, datastore: at.ref, path: filePath, capacityMB: capacityMB, uuid: newDiskUUID(),
-		objectID: uuid.NewString(), created: m.now(), keep: keep,
-	}
+func (m *Manager) newFCD(d *disk) *disk {
+	d.id, d.uuid, d.objectID, d.created = uuid.NewString(), newDiskUUID(), uuid.NewString(), m.now()
 	m.claim(d)
 	m.mu.Lock()
 	defer m.mu.Unlock()

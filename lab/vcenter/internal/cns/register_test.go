@@ -216,9 +216,8 @@ func TestDisksOfCNSAndOfVim25AreTheSame(t *testing.T) {
 	info, err := task.WaitForResult(l.ctx)
 	l.must(err)
 	made := info.Result.(types.VStorageObject).Config.Id.Id
-	spec := l.blockSpec("static", 0)
-	spec.BackingObjectDetails = &cnstypes.CnsBlockBackingDetails{BackingDiskId: made}
-	l.result(l.create(spec))
+	l.manager.Sync()
+	l.result(l.static(made))
 	l.result(l.attach(made, l.vms[0]))
 	l.result(l.detach(made, l.vms[0]))
 	l.result(l.delete(made))
@@ -232,6 +231,9 @@ func TestAVMDKRegisteredThroughVim25BecomesTheSameVolume(t *testing.T) {
 	_, link := l.vmdk("a.vmdk")
 	registered, err := vslm.NewObjectManager(l.vim.Client).RegisterDisk(l.ctx, link, "fcd")
 	l.must(err)
+	task, err := l.create(l.linkSpec(link))
+	l.wantVolumeFault(&types.NotFound{}, task, err) // VSLM does not know it yet
+	l.manager.Sync()
 	if got := l.result(l.create(l.linkSpec(link))).GetCnsVolumeOperationResult().VolumeId.Id; got != registered.Config.Id.Id {
 		t.Errorf("volume %s, disk %s", got, registered.Config.Id.Id)
 	}

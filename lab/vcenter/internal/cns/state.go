@@ -64,6 +64,7 @@ type disk struct {
 	epoch       string // of changed block tracking: when it is switched on anew, older change ids mean nothing
 	snapshots   []snapshot
 	deleted     []deletedSnapshot
+	late        lateness // what VSLM's catalogue does not know yet
 	attachments []attachment
 }
 

@@ -102,7 +102,10 @@ func descriptionOf(method string) string {
 	case ofVSLM:
 		return "vslm.vcenter.VStorageObjectManager." + lowerFirst(strings.TrimPrefix(method, "Vslm"))
 	}
-	return "VirtualMachine." + lowerFirst(method)
+	if method == "AttachDisk_Task" || method == "DetachDisk_Task" {
+		return "VirtualMachine." + lowerFirst(method)
+	}
+	return "vslm.vcenter.VStorageObjectManager." + lowerFirst(strings.TrimPrefix(method, "VStorageObject"))
 }
 
 // lowerFirst is the name of a vmodl method, from that of its SOAP method.

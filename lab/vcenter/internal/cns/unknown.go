@@ -27,7 +27,7 @@ func (m *Manager) presenceOf(id string) (*volume, presence) {
 	if recorded && v.share != nil {
 		return v, complete
 	}
-	exists := m.findDisk(id) != nil
+	exists := m.findDisk(id) != nil && (recorded || !m.unreadable(id)) // CNS has a disk that it does not know from VSLM
 	switch {
 	case recorded && exists:
 		return v, complete

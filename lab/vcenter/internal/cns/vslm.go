@@ -26,6 +26,7 @@ func newVSLM(m *Manager) *simulator.Registry {
 	registry.Path = vslm.Path
 	registry.Cookie = simulator.SOAPCookie
 	manager := types.ManagedObjectReference{Type: "VslmVStorageObjectManager", Value: "VStorageObjectManager"}
+	lifecycle := types.ManagedObjectReference{Type: "VslmStorageLifecycleManager", Value: "StorageLifecycleManager"}
 	registry.Put(&vslmInstance{
 		ManagedObjectReference: vslm.ServiceInstance,
 		content: vslmtypes.VslmServiceInstanceContent{
@@ -34,9 +35,10 @@ func newVSLM(m *Manager) *simulator.Registry {
 			},
 			SessionManager:          types.ManagedObjectReference{Type: "VslmSessionManager", Value: "SessionManager"},
 			VStorageObjectManager:   manager,
-			StorageLifecycleManager: types.ManagedObjectReference{Type: "VslmStorageLifecycleManager", Value: "StorageLifecycleManager"},
+			StorageLifecycleManager: lifecycle,
 		},
 	})
+	registry.Put(&lifecycleManager{ManagedObjectReference: lifecycle, m: m})
 	registry.Put(&fcdManager{ManagedObjectReference: manager, m: m})
 	return registry
 }
@@ -102,7 +104,7 @@ func (m *Manager) unknownFCD(id string) types.BaseMethodFault {
 
 // readFCD gives one FCD to a call that reads it from its datastore.
 func (m *Manager) readFCD(id types.ID) (*simulator.VStorageObject, types.BaseMethodFault) {
-	object := m.object(id)
+	object := m.known(id)
 	if object == nil {
 		return nil, m.unknownFCD(id.Id)
 	}
@@ -173,7 +175,7 @@ func (s *fcdManager) VslmListVStorageObjectForSpec(_ *simulator.Context, req *vs
 		return refuse(invalid("maxResult"))
 	}
 	result := &vslmtypes.VslmVsoVStorageObjectQueryResult{AllRecordsReturned: true}
-	for _, object := range s.m.objects() {
+	for _, object := range s.m.listed() {
 		matches, fault := satisfiesAll(object, req.Query)
 		if fault != nil {
 			return refuse(fault)

@@ -1,6 +1,8 @@
 package cns
 
 import (
+	"cmp"
+
 	"github.com/google/uuid"
 
 	cnstypes "github.com/vmware/govmomi/cns/types"
@@ -15,30 +17,35 @@ import (
 
 // VslmRegisterDisk makes a vmdk an FCD. One that is an FCD already is named in the fault.
 func (s *fcdManager) VslmRegisterDisk(_ *simulator.Context, req *vslmtypes.VslmRegisterDisk) soap.HasFault {
-	at, filePath, capacityMB, fault := s.m.locate(req.Path)
+	made, fault := s.m.registerVMDK(req.Path, req.Name, lateness{})
 	if fault != nil {
 		return refuse(fault)
 	}
-	defer s.m.volumeOps.lock(filePath)()
-	if id := s.m.fcdOf(filePath); id != "" {
-		return refuse(&types.AlreadyExists{Name: id})
+	return &methods.VslmRegisterDiskBody{Res: &vslmtypes.VslmRegisterDiskResponse{Returnval: made}}
+}
+
+// registerVMDK makes an FCD of a vmdk that is none.
+func (m *Manager) registerVMDK(link, name string, late lateness) (types.VStorageObject, types.BaseMethodFault) {
+	at, filePath, capacityMB, fault := m.locate(link)
+	if fault != nil {
+		return types.VStorageObject{}, fault
 	}
-	name := req.Name
-	if name == "" {
-		name = filePath
+	defer m.volumeOps.lock(filePath)()
+	if id := m.fcdOf(filePath); id != "" {
+		return types.VStorageObject{}, &types.AlreadyExists{Name: id}
 	}
-	made := *s.m.newFCD(name, at, filePath, capacityMB, false)
-	return &methods.VslmRegisterDiskBody{Res: &vslmtypes.VslmRegisterDiskResponse{Returnval: s.m.describe(&made)}}
+	made := *m.newFCD(&disk{name: cmp.Or(name, filePath), datastore: at.ref, path: filePath, capacityMB: capacityMB, late: late})
+	return m.describe(&made), nil
 }
 
 // VslmCreateDiskTask makes an FCD that is no CNS volume.
 func (s *fcdManager) VslmCreateDiskTask(ctx *simulator.Context, req *vslmtypes.VslmCreateDisk_Task) soap.HasFault {
 	user := sessionUser(ctx)
-	task := s.task(ctx, "VslmCreateDisk_Task", func() (types.AnyType, types.BaseMethodFault) { return s.m.createFCD(user, req.Spec) })
+	task := s.task(ctx, "VslmCreateDisk_Task", func() (types.AnyType, types.BaseMethodFault) { return s.m.createFCD(user, req.Spec, lateness{}) })
 	return &methods.VslmCreateDisk_TaskBody{Res: &vslmtypes.VslmCreateDisk_TaskResponse{Returnval: task}}
 }
 
-func (m *Manager) createFCD(user string, spec types.VslmCreateSpec) (types.AnyType, types.BaseMethodFault) {
+func (m *Manager) createFCD(user string, spec types.VslmCreateSpec, late lateness) (types.AnyType, types.BaseMethodFault) {
 	backing, ok := spec.BackingSpec.(*types.VslmCreateSpecDiskFileBackingSpec)
 	switch {
 	case !ok:
@@ -58,7 +65,7 @@ func (m *Manager) createFCD(user string, spec types.VslmCreateSpec) (types.AnyTy
 	}
 	d := &disk{
 		id: uuid.NewString(), name: spec.Name, datastore: at.ref, capacityMB: spec.CapacityInMB, uuid: newDiskUUID(), objectID: uuid.NewString(),
-		created: m.now(), keep: spec.KeepAfterDeleteVm != nil && *spec.KeepAfterDeleteVm, taken: at.taken, policy: policy,
+		created: m.now(), keep: spec.KeepAfterDeleteVm != nil && *spec.KeepAfterDeleteVm, taken: at.taken, policy: policy, late: late,
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -165,7 +172,7 @@ func (s *fcdManager) flags(id string, names []string, on bool) types.BaseMethodF
 	s.m.mu.Lock()
 	defer s.m.mu.Unlock()
 	d := s.m.findDisk(id)
-	if d == nil {
+	if d == nil || s.m.unreadable(id) {
 		return s.m.unknownFCD(id)
 	}
 	return s.m.setDiskFlags(d, names, on)
@@ -177,25 +184,36 @@ func (s *fcdManager) task(ctx *simulator.Context, method string, work work) type
 	return ctx.Map.Put(&vslmTask{ManagedObjectReference: types.ManagedObjectReference{Type: "VslmTask", Value: task.Value}, m: s.m, task: task}).Reference()
 }
 
-// onDisk is a task on one FCD, with its operation lock, its state, and a copy of that.
-func (s *fcdManager) onDisk(ctx *simulator.Context, method string, id types.ID, work func(*disk, disk) (types.AnyType, types.BaseMethodFault)) types.ManagedObjectReference {
+// diskWork is what a task does with one FCD: it gets its state, and a copy of that.
+type diskWork func(*disk, disk) (types.AnyType, types.BaseMethodFault)
+
+// onDisk is a task on one FCD.
+func (s *fcdManager) onDisk(ctx *simulator.Context, method string, id types.ID, work diskWork) types.ManagedObjectReference {
 	return s.task(ctx, method, func() (types.AnyType, types.BaseMethodFault) {
-		defer s.m.volumeOps.lock(id.Id)()
-		live, d := s.m.fcd(id.Id)
-		if live == nil {
+		if live, _ := s.m.catalogued(id.Id); live == nil {
 			return nil, &types.NotFound{}
 		}
-		s.m.mu.Lock()
-		was := s.m.recall(id.Id)
-		s.m.mu.Unlock()
-		result, fault := work(live, d)
-		if fault == nil {
-			s.m.mu.Lock()
-			s.m.outside(was)
-			s.m.mu.Unlock()
-		}
-		return result, cause(fault)
+		return s.m.changeOutside(id, work)
 	})
+}
+
+// changeOutside does work on a disk, under its operation lock, of which CNS hears later.
+func (m *Manager) changeOutside(id types.ID, work diskWork) (types.AnyType, types.BaseMethodFault) {
+	defer m.volumeOps.lock(id.Id)()
+	live, d := m.fcd(id.Id)
+	if live == nil {
+		return nil, &types.NotFound{}
+	}
+	m.mu.Lock()
+	was := m.recall(id.Id)
+	m.mu.Unlock()
+	result, fault := work(live, d)
+	if fault == nil {
+		m.mu.Lock()
+		m.outside(was)
+		m.mu.Unlock()
+	}
+	return result, cause(fault)
 }
 
 // vslmTask is the managed object VslmTask: a vim25 task under another name.

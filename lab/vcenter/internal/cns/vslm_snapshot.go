@@ -35,7 +35,7 @@ func (s *fcdManager) VslmRetrieveSnapshotDetails(_ *simulator.Context, req *vslm
 
 // snapshotOf gives a disk and the place of one of its snapshots.
 func (s *fcdManager) snapshotOf(id, snapshotID types.ID) (disk, int, types.BaseMethodFault) {
-	live, d := s.m.fcd(id.Id)
+	live, d := s.m.catalogued(id.Id)
 	if live == nil {
 		return d, 0, s.m.unknownFCD(id.Id)
 	}

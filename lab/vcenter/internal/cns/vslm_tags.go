@@ -31,7 +31,7 @@ func (s *fcdManager) tagged(id types.ID, category, name string) (tag string, fau
 	switch {
 	case s.m.tags == nil:
 		return "", &types.NotSupported{}
-	case s.m.object(id) == nil:
+	case s.m.known(id) == nil:
 		return "", &types.NotFound{}
 	}
 	return s.m.tags.GetTagByCategoryAndName(category, name)
@@ -66,7 +66,7 @@ func (s *fcdManager) VslmListTagsAttachedToVStorageObject(_ *simulator.Context, 
 	switch {
 	case s.m.tags == nil:
 		return refuse(&types.NotSupported{})
-	case s.m.object(req.Id) == nil:
+	case s.m.known(req.Id) == nil:
 		return refuse(&types.NotFound{})
 	}
 	ids, fault := s.m.tags.AttachedTags(taggable(req.Id))
@@ -99,7 +99,7 @@ func (s *fcdManager) VslmListVStorageObjectsAttachedToTag(_ *simulator.Context, 
 	response := &vslmtypes.VslmListVStorageObjectsAttachedToTagResponse{}
 	for _, object := range objects {
 		id := types.ID{Id: object.Value}
-		if object == taggable(id) && s.m.object(id) != nil {
+		if object == taggable(id) && s.m.known(id) != nil {
 			response.Returnval = append(response.Returnval, id)
 		}
 	}
