@@ -12,6 +12,7 @@
 
 mod assumption;
 mod consulted;
+mod go_assertion;
 mod go_tests;
 mod passed;
 mod plan;

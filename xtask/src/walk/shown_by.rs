@@ -1,5 +1,6 @@
 //! `cargo xtask walk --go`: proves that the test named for each assumption passes under its value and fails under every
-//! other choice. So every switch is read somewhere, makes a difference, and a test notices.
+//! other choice, after it read the choice and by an assertion of its own. So every switch is read somewhere, makes a
+//! difference, and a test notices.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -9,7 +10,7 @@ use lab::Progress;
 use super::{
     Walked,
     assumption::{self, Assumption, Choice},
-    at_once, go_tests,
+    at_once, go_assertion, go_tests,
     test_run::{Outcome, Ran, Test},
 };
 
@@ -57,19 +58,28 @@ async fn prove_row(row: &Assumption, test: &Test) -> Result<Walked> {
     let mut walked = Walked { passed: 1, ..Walked::default() };
     for choice in others {
         let ran = test.run(std::slice::from_ref(&choice), BOUND).await?;
-        match ran.outcome {
-            Outcome::Failed(_) => walked.passed += 1,
-            other => {
-                let how = unexpected(&other);
+        match judge_other(test, &choice, &ran) {
+            Ok(()) => walked.passed += 1,
+            Err(how) => {
                 let command = test.command(std::slice::from_ref(&choice));
                 walked.failures.push(format!(
-                    "✗ {}: {} {how} under {choice}, where it should fail\n  {command}",
+                    "✗ {}: under {choice}, which {} should notice, it {how}\n  {command}",
                     row.name, row.shown_by
                 ));
             }
         }
     }
     Ok(walked)
+}
+
+/// Whether a run under another choice failed because of that choice; else how it ended.
+fn judge_other(test: &Test, choice: &Choice, ran: &Ran) -> Result<(), String> {
+    let Outcome::Failed(message) = &ran.outcome else { return Err(unexpected(&ran.outcome)) };
+    let read = ran.consulted.get(&choice.assumption);
+    if !read.is_some_and(|values| values.contains(&choice.value)) {
+        return Err(format!("fails without consulting it:\n{message}"));
+    }
+    go_assertion::check(test, message)
 }
 
 /// What the run under the row's own value says.
@@ -110,7 +120,10 @@ fn refused(row: &Assumption, problem: &str) -> Walked {
 
 #[cfg(test)]
 mod tests {
+    use std::{path::PathBuf, sync::Arc};
+
     use super::*;
+    use crate::walk::test_run::{Language, Program};
 
     fn judged(outcome: Outcome, record: &str) -> Plain {
         let row = Assumption {
@@ -141,5 +154,27 @@ mod tests {
     fn a_test_that_fails_by_itself_proves_nothing() {
         let wrong = judged(Outcome::Failed("busy_test.go:7".to_owned()), "Busy=wait\n");
         assert_eq!(wrong, Plain::Wrong("cns.TestBusy fails:\nbusy_test.go:7".to_owned()));
+    }
+
+    #[test]
+    fn a_failure_before_the_choice_is_read_proves_nothing() {
+        let program = Program {
+            label: "./internal/cns".to_owned(),
+            language: Language::Go,
+            executable: PathBuf::new(),
+            directory: PathBuf::new(),
+        };
+        let test = Test { program: Arc::new(program), name: "TestBusy".to_owned() };
+        let choice = Choice { assumption: "Busy".to_owned(), value: "fault".to_owned() };
+        let judged = |outcome, record| {
+            let consulted = assumption::read_record(record).unwrap();
+            judge_other(&test, &choice, &Ran { outcome, consulted }).unwrap_err()
+        };
+        let failed = || Outcome::Failed("    busy_test.go:7: waits".to_owned());
+        let unread = judged(failed(), "Other=1\n");
+        assert_eq!(unread, "fails without consulting it:\n    busy_test.go:7: waits");
+        assert_eq!(judged(Outcome::Passed, "Busy=fault\n"), "passes");
+        let elsewhere = judged(Outcome::Failed("panic".to_owned()), "Busy=fault\n");
+        assert_eq!(elsewhere, "fails without a message of its own:\npanic");
     }
 }

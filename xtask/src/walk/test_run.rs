@@ -6,7 +6,10 @@ use anyhow::{Context, Result};
 use tempfile::NamedTempFile;
 use tokio::process::Command;
 
-use super::assumption::{Choice, Consulted, joined, read_record};
+use super::{
+    assumption::{Choice, Consulted, joined, read_record},
+    go_assertion,
+};
 use crate::suite::failures;
 
 /// The simulator's variables; lab/vcenter/internal/assume/settings.go has their meaning.
@@ -125,7 +128,10 @@ impl Test {
             }
             (Language::Go, Some(0)) if go("PASS") => Outcome::Passed,
             (Language::Go, Some(0)) if go("SKIP") => Outcome::Skipped,
-            (Language::Go, Some(1)) if go("FAIL") => Outcome::Failed(end_of(output)),
+            (Language::Go, Some(1)) if go("FAIL") => {
+                let own: Vec<&str> = go_assertion::messages(output).collect();
+                Outcome::Failed(if own.is_empty() { end_of(output) } else { own.join("\n") })
+            }
             (_, Some(0)) => Outcome::Broken(format!("no test {name} ran")),
             _ => Outcome::Broken(end_of(output)),
         }
@@ -157,7 +163,8 @@ mod tests {
         let fails = "--- FAIL: TestBusy (0.01s)\n    busy_test.go:7: waits\nFAIL";
         assert_eq!(test.judge(Some(0), "--- PASS: TestBusy (0.01s)\nPASS"), Outcome::Passed);
         assert_eq!(test.judge(Some(0), "--- SKIP: TestBusy (0.00s)\nPASS"), Outcome::Skipped);
-        assert_eq!(test.judge(Some(1), fails), Outcome::Failed(fails.to_owned()));
+        let message = "    busy_test.go:7: waits".to_owned();
+        assert_eq!(test.judge(Some(1), fails), Outcome::Failed(message));
         let panics = "--- FAIL: TestBusy (0.01s)\npanic: oh";
         for (code, output) in [
             (Some(2), panics),
