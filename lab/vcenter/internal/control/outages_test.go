@@ -181,45 +181,6 @@ func TestOnlyWorkWithAPolicyNeedsThePolicyService(t *testing.T) {
 	}
 }
 
-func TestAHalfDeadSessionReadsPropertiesAndNothingElse(t *testing.T) {
-	l := start(t)
-	key := l.must("GET", "/state", "")["sessions"].([]any)[0].(map[string]any)["key"].(string)
-	l.must("POST", "/session", fmt.Sprintf(`{"key":%q,"half_dead":true}`, key))
-	if _, err := l.vm("node-1").PowerState(l.ctx); err != nil {
-		t.Errorf("properties: %v", err)
-	}
-	query := func() error {
-		_, err := l.cns().QueryVolume(l.ctx, &cnstypes.CnsQueryFilter{})
-		return err
-	}
-	profiles := func() error {
-		client, err := pbm.NewClient(l.ctx, l.client.Client)
-		if err == nil {
-			_, err = client.QueryProfile(l.ctx, pbmtypes.PbmProfileResourceType{ResourceType: "STORAGE"}, "")
-		}
-		return err
-	}
-	for what, call := range map[string]func() error{"CNS": query, "PBM": profiles} {
-		for range 2 {
-			if err := call(); kind(fault(err)) != "types.NotAuthenticated" {
-				t.Errorf("%s: %v", what, err)
-			}
-		}
-	}
-	api := rest.NewClient(l.client.Client)
-	api.SessionID(key)
-	if session, err := api.Session(l.ctx); err == nil && session != nil {
-		t.Errorf("REST: %+v", session)
-	}
-	l.client = l.login("administrator@vsphere.local", "Lab-admin-1!")
-	if err := query(); err != nil {
-		t.Errorf("CNS after a new login: %v", err)
-	}
-	if err := profiles(); err != nil {
-		t.Errorf("PBM after a new login: %v", err)
-	}
-}
-
 func TestTasksCanFailAtHalfTimeBeLateOrVanish(t *testing.T) {
 	l := start(t)
 	volumes := func() int { return len(l.vc.CNS().Volumes()) }
