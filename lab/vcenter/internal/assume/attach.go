@@ -57,10 +57,10 @@ var BusyVM = text(Row{
 
 var BusySnapshot = text(Row{
 	Name:     "BusySnapshot",
-	About:    "a snapshot of an attached disk is made or deleted while its VM is busy: the fault, or it waits; FileLocked is below CnsFault",
-	Evidence: "X20, B3, B4",
-	Choices:  []any{"InvalidState", "TaskInProgress", "FileLocked", "wait"},
-	Since:    map[string]any{"": "InvalidState"},
+	About:    "a snapshot of an attached disk is made or deleted while its VM is busy: InvalidState or FileLocked, both below CNS, InvalidState or TaskInProgress for the volume, or it waits",
+	Evidence: "X20, B3, B4: the faults of VSLM's own tasks; what CNS makes of them is inferred from G6, and G13 has both types for volumes",
+	Choices:  []any{"CnsFault", "InvalidState", "TaskInProgress", "FileLocked", "wait"},
+	Since:    map[string]any{"": "CnsFault"},
 	ShownBy:  "cns.TestSnapshotsOfABusyVMsDiskFail",
 })
 
@@ -187,9 +187,9 @@ var StaleAttachment = text(Row{
 var DetachWithVMSnapshot = text(Row{
 	Name:     "DetachWithVMSnapshot",
 	About:    "fault for detaching a disk that a snapshot of its VM contains: as it is, or below CNS",
-	Evidence: "W3, T3; the level is unknown",
+	Evidence: "W3, T3: the text, up to 7.0; that later releases hide it is inferred from G6, where no detach was seen",
 	Choices:  []any{"InvalidDeviceSpec", "CnsFault"},
-	Since:    map[string]any{"": "InvalidDeviceSpec"},
+	Since:    map[string]any{"": "InvalidDeviceSpec", "7.0U3": "CnsFault"},
 	ShownBy:  "cns.TestASnapshotOfAVMLocksItsDisks",
 })
 

@@ -17,28 +17,6 @@ import (
 //go:embed evidence.txt
 var evidence string
 
-// letters are the sections of the collection with their last numbers; further are the rows between two numbers.
-var (
-	letters = []struct {
-		letter string
-		last   int
-	}{
-		{"X", 22}, {"W", 14}, {"G", 14}, {"C", 21}, {"A", 16}, {"T", 6}, {"U", 9}, {"D", 5}, {"E", 6}, {"N", 10}, {"B", 7},
-		{"M", 7}, {"Q", 9}, {"R", 8}, {"V", 5}, {"F", 5}, {"K", 7}, {"S", 13}, {"P", 16}, {"J", 5}, {"L", 17},
-	}
-	further = []string{"G9b", "A5b", "A5c"}
-)
-
-func allIDs() []string {
-	ids := slices.Clone(further)
-	for _, section := range letters {
-		for number := range section.last {
-			ids = append(ids, fmt.Sprintf("%s%d", section.letter, number+1))
-		}
-	}
-	return ids
-}
-
 // counterpart is what answers one row of the evidence.
 type counterpart struct {
 	tests  []string

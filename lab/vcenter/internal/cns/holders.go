@@ -202,6 +202,8 @@ func (m *Manager) occupyAll(holders []attachment, step string) (release func(), 
 		}
 	}
 	switch assume.BusySnapshot.In(m.assumed) {
+	case "CnsFault":
+		return nil, failedTo(step, &types.InvalidState{})
 	case "InvalidState":
 		return nil, &types.InvalidState{}
 	case "TaskInProgress":

@@ -115,9 +115,7 @@ func TestASnapshotOfAVMLocksItsDisks(t *testing.T) {
 	l.must(task.Wait(l.ctx))
 	l.result(l.attach(ids[2], l.vms[0]))
 	task, err = l.detach(ids[0], l.vms[0])
-	if got := l.wantVolumeFault(&types.InvalidDeviceSpec{}, task, err).LocalizedMessage; got != "Invalid configuration for device '0'." {
-		t.Errorf("text %q", got)
-	}
+	l.wantDiskFault(&types.InvalidDeviceSpec{}, task, err)
 	if l.diskOf(l.vms[0], ids[0]) == nil {
 		t.Error("the disk left the VM")
 	}
@@ -125,13 +123,21 @@ func TestASnapshotOfAVMLocksItsDisks(t *testing.T) {
 	l.wantDiskFault(&types.GenericVmConfigFault{}, task, err)
 	l.result(l.detach(ids[1], l.vms[0])) // not part of the snapshot
 	l.result(l.detach(ids[2], l.vms[0])) // attached after it
-	l.assume(map[string]any{"DetachWithVMSnapshot": "CnsFault"})
-	task, err = l.detach(ids[0], l.vms[0])
-	l.wantDiskFault(&types.InvalidDeviceSpec{}, task, err)
 	task, err = vm.RemoveAllSnapshot(l.ctx, nil)
 	l.must(err)
 	l.must(task.Wait(l.ctx))
 	l.result(l.detach(ids[0], l.vms[0]))
+}
+
+func TestUpTo70AVMsSnapshotIsTheDevicesFault(t *testing.T) {
+	l := newLab(t, options{release: "6.7U3"})
+	id := l.newVolume("a")
+	l.result(l.attach(id, l.vms[0]))
+	l.succeeds(object.NewVirtualMachine(l.vim.Client, l.vms[0]).CreateSnapshot(l.ctx, "backup", "", false, false))
+	task, err := l.detach(id, l.vms[0])
+	if got := l.wantVolumeFault(&types.InvalidDeviceSpec{}, task, err).LocalizedMessage; got != "Invalid configuration for device '0'." {
+		t.Errorf("text %q", got)
+	}
 }
 
 func TestAttachesToABusyVMQueue(t *testing.T) {
@@ -169,7 +175,7 @@ func TestAttachesToABusyVMMayFail(t *testing.T) {
 }
 
 func TestSnapshotsOfABusyVMsDiskFail(t *testing.T) {
-	l := newLab(t, options{})
+	l := newLab(t, options{assumptions: showCauses})
 	id, detached := l.newVolume("a"), l.newVolume("b")
 	snapshot := l.newSnapshot(id)
 	l.result(l.attach(id, l.vms[0]))
@@ -180,7 +186,7 @@ func TestSnapshotsOfABusyVMsDiskFail(t *testing.T) {
 		func() (*object.Task, error) { return l.cns.DeleteSnapshots(l.ctx, l.deleteSnapshot(id, snapshot)) },
 	} {
 		task, err := call()
-		l.wantVolumeFault(&types.InvalidState{}, task, err)
+		l.wantDiskFault(&types.InvalidState{}, task, err)
 	}
 	task, err := l.global().CreateSnapshot(l.ctx, types.ID{Id: id}, "s")
 	l.wantVSLMFault(&types.InvalidState{}, task, err)
@@ -199,6 +205,9 @@ func TestSnapshotsOfABusyVMsDiskHaveOtherAnswers(t *testing.T) {
 	l.manager.SetBusy(l.vms[0], true)
 	task, err := l.snapshot(id, "")
 	l.wantVolumeFault(&types.TaskInProgress{}, task, err)
+	l.assume(map[string]any{"BusySnapshot": "InvalidState"})
+	task, err = l.snapshot(id, "")
+	l.wantVolumeFault(&types.InvalidState{}, task, err)
 	l.assume(map[string]any{"BusySnapshot": "FileLocked"})
 	task, err = l.snapshot(id, "")
 	l.wantDiskFault(&types.FileLocked{}, task, err)
@@ -245,7 +254,7 @@ func TestAnAttachMakesItsVMBusy(t *testing.T) {
 		t.Fatal("the attach did not begin")
 	}
 	task, err := l.snapshot(ids[0], "")
-	l.wantVolumeFault(&types.InvalidState{}, task, err)
+	l.wantVolumeFault(&cnstypes.CnsFault{}, task, err)
 	close(blocked)
 	l.result(running, nil)
 	l.newSnapshot(ids[0])

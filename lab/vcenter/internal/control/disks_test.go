@@ -104,7 +104,7 @@ func TestABusyVMRefusesItsTasksAndSnapshotsOfItsDisks(t *testing.T) {
 		t.Errorf("reconfigure: %T %v", fault(err), err)
 	}
 	task, err = l.snapshotOf(id)
-	l.wantVolumeFault("*types.InvalidState", task, err)
+	l.wantVolumeFault("*types.CnsFault", task, err)
 	attach, err := l.attachTo(waiting, "node-1")
 	if err != nil {
 		t.Fatal(err)
@@ -130,7 +130,7 @@ func TestASnapshotOfAVMLocksItsDisksUntilItIsRemoved(t *testing.T) {
 		t.Fatalf("snapshots %+v", vm.Snapshot)
 	}
 	task, err := l.detachFrom(id, "node-1")
-	l.wantVolumeFault("*types.InvalidDeviceSpec", task, err)
+	l.wantVolumeFault("*types.CnsFault", task, err)
 	l.must("POST", "/vm/snapshot", `{"vm":"node-1","remove_all":true}`)
 	l.done(l.detachFrom(id, "node-1"))
 	for _, body := range []string{`{"vm":"node-1"}`, `{"vm":"node-1","name":"x","remove_all":true}`} {

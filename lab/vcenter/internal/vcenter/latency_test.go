@@ -198,7 +198,7 @@ func TestAnAttachHasItsVMForItselfWhileItTakesItsTime(t *testing.T) {
 	}
 	if got := snapshot(); got == nil {
 		t.Error("a snapshot succeeds beside an attach")
-	} else if _, ok := got.Fault.(*types.InvalidState); !ok {
+	} else if _, ok := got.Fault.(*cnstypes.CnsFault); !ok {
 		t.Errorf("a snapshot ends with %+v", got)
 	}
 	v.volume(running)
