@@ -152,7 +152,7 @@ async fn lives(release: &str) {
     };
     let created = volumes.create(&wanted).await.unwrap().wait(LIMIT).await.unwrap();
     assert_eq!(created.name.as_deref(), Some("pvc-1"));
-    if release == "6.7U3" {
+    if ["6.7U3", "7.0U1"].contains(&release) {
         assert_eq!(created.datastore, None);
     } else {
         assert_eq!(created.datastore, Some(shared));
@@ -218,6 +218,16 @@ fn renamed(pv: &str) -> CnsVolumeMetadata {
 #[tokio::test]
 async fn a_volume_lives_from_create_to_delete_on_6_7u3() {
     lives("6.7U3").await;
+}
+
+#[tokio::test]
+async fn a_volume_lives_from_create_to_delete_on_7_0u1() {
+    lives("7.0U1").await;
+}
+
+#[tokio::test]
+async fn a_volume_lives_from_create_to_delete_on_7_0u2() {
+    lives("7.0U2").await;
 }
 
 #[tokio::test]

@@ -35,7 +35,7 @@ async fn logins(vcenter: &VCenter) -> u64 {
 
 #[tokio::test]
 async fn every_release_is_logged_in_to_read_and_changed() {
-    for release in ["6.7U3", "7.0U3", "8.0U3", "9.0", "9.1"] {
+    for release in ["6.7U3", "7.0U1", "7.0U2", "7.0U3", "8.0U3", "9.0", "9.1"] {
         let vcenter = vcenter_of(release).await;
         let connection = administrator(&vcenter);
         assert_eq!(connection.login().await.unwrap(), "VSPHERE.LOCAL\\administrator", "{release}");

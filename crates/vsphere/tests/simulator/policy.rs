@@ -11,7 +11,7 @@ const GOLD: &str = "9f6e1c3a-5eed-4000-8000-00000000000a";
 
 #[tokio::test]
 async fn a_policy_is_found_by_name_and_by_id_on_every_release() {
-    for release in ["6.7U3", "7.0U3", "8.0U3", "9.0", "9.1"] {
+    for release in ["6.7U3", "7.0U1", "7.0U2", "7.0U3", "8.0U3", "9.0", "9.1"] {
         let vcenter = vcenter_of(release).await;
         let connection = connect(&vcenter, CSI);
         let policies = connection.policies().await.unwrap();

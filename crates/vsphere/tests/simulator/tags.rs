@@ -97,6 +97,16 @@ async fn zones_and_regions_are_read_by_the_old_api_of_6_7() {
 }
 
 #[tokio::test]
+async fn zones_and_regions_are_read_by_the_old_api_of_7_0u1() {
+    zones_are_told_by("7.0U1", "/rest/com/vmware/cis/session").await;
+}
+
+#[tokio::test]
+async fn zones_and_regions_are_read_by_the_api_of_7_0u2() {
+    zones_are_told_by("7.0U2", "/api/session").await;
+}
+
+#[tokio::test]
 async fn zones_and_regions_are_read_by_the_api_of_8_0() {
     zones_are_told_by("8.0U3", "/api/session").await;
 }

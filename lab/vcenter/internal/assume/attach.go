@@ -189,7 +189,7 @@ var DetachWithVMSnapshot = text(Row{
 	About:    "fault for detaching a disk that a snapshot of its VM contains: as it is, or below CNS",
 	Evidence: "W3, T3: the text, up to 7.0; that later releases hide it is inferred from G6, where no detach was seen",
 	Choices:  []any{"InvalidDeviceSpec", "CnsFault"},
-	Since:    map[string]any{"": "InvalidDeviceSpec", "7.0U3": "CnsFault"},
+	Since:    map[string]any{"": "InvalidDeviceSpec", "7.0U2": "CnsFault"},
 	ShownBy:  "cns.TestASnapshotOfAVMLocksItsDisks",
 })
 

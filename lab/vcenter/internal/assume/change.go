@@ -6,7 +6,7 @@ var OnlineExtend = toggle(Row{
 	Name:     "OnlineExtend",
 	About:    "the release extends an attached disk; else InvalidState below CNS",
 	Evidence: "vsphere-csi-driver: online expansion needs more than 7.0U1",
-	Since:    map[string]any{"": false, "7.0U3": true},
+	Since:    map[string]any{"": false, "7.0U2": true},
 	ShownBy:  "cns.TestExtendDependsOnTheRelease",
 })
 

@@ -34,7 +34,7 @@ var DatastorePrivilege = text(Row{
 		"is passed over, and the call fails when none is left; or is passed over and named in the placement results, also when none is left",
 	Evidence: "X7, C3, C4",
 	Choices:  []any{"call", "call when none is left", "placement"},
-	Since:    map[string]any{"": "call", "7.0U3": "placement"},
+	Since:    map[string]any{"": "call", "7.0U2": "placement"},
 	ShownBy:  "cns.TestADatastoreWithoutPrivilegeFailsTheCallOrIsPassedOver",
 })
 
@@ -141,7 +141,7 @@ var OutOfSpaceFault = text(Row{
 	About:    "per-volume fault of create, extend and relocate when no candidate has room: CnsFault with NoDiskSpace as its cause, NoDiskSpace itself, or what every failure of the disk layer looks like from 7.0U2 on",
 	Evidence: "unknown: no dump of a full datastore was found; X12, G5, G6 for the forms",
 	Choices:  []any{"CnsFault", "NoDiskSpace", "VSLM task failed"},
-	Since:    map[string]any{"": "CnsFault", "7.0U3": "VSLM task failed"},
+	Since:    map[string]any{"": "CnsFault", "7.0U2": "VSLM task failed"},
 	ShownBy:  "cns.TestAFullDatastoreIsAVolumesFault",
 })
 

@@ -32,7 +32,7 @@ var OmittedClustersStay = toggle(Row{
 	Name:     "OmittedClustersStay",
 	About:    "clusters of a volume that an update does not name stay with their entities; else those that it names take their place",
 	Evidence: "M2, M4: clusters have a delete flag of their own; M5 for 6.7U3; else unknown",
-	Since:    map[string]any{"": false, "7.0U3": true},
+	Since:    map[string]any{"": false, "7.0U1": true},
 	ShownBy:  "cns.TestAnUpdateWithANewClusterKeepsTheOthersFrom70On",
 })
 

@@ -43,7 +43,7 @@ var DetachUnregistered = text(Row{
 	About:    "answer to detaching a disk that CNS has no record of, also when the VM has it: as for attach, or NotFound for the volume or for the call",
 	Evidence: "T2, U3, U4",
 	Choices:  []any{"notRegistered", "NotFound", "call"},
-	Since:    map[string]any{"": "notRegistered", "7.0U3": "NotFound", "8.0U3": "notRegistered"},
+	Since:    map[string]any{"": "notRegistered", "7.0U1": "NotFound", "8.0U3": "notRegistered"},
 	ShownBy:  "cns.TestDetachOfAnUnregisteredDiskMayBeNotFoundWhileItIsAttached",
 })
 

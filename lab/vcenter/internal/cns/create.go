@@ -190,7 +190,7 @@ func (m *Manager) notCreated(spec *creation, placements []cnstypes.CnsPlacementR
 
 // placedAt is the placement of a volume that was not placed anew. The field is newer than 6.7U3.
 func (m *Manager) placedAt(datastore types.ManagedObjectReference) []cnstypes.CnsPlacementResult {
-	if !m.since("7.0U3") {
+	if !m.since("7.0U2") {
 		return nil
 	}
 	return []cnstypes.CnsPlacementResult{{Datastore: datastore}}

@@ -45,7 +45,7 @@ func (m *Manager) wrap(fault types.BaseMethodFault) types.BaseMethodFault {
 	if !ok {
 		return fault
 	}
-	uniform := m.since("7.0U3")
+	uniform := m.since("7.0U2")
 	if _, full := failure.cause.(*types.NoDiskSpace); full {
 		switch assume.OutOfSpaceFault.In(m.assumed) {
 		case "NoDiskSpace":

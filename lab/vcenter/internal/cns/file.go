@@ -42,7 +42,7 @@ func (c *creation) share() (capacityMB int64, permissions []vsanfs.VsanFileShare
 
 // createShare makes a vSAN file share.
 func (m *Manager) createShare(spec *creation) types.AnyType {
-	if !m.since("7.0U3") || spec.VolumeSource != nil {
+	if !m.since("7.0U1") || spec.VolumeSource != nil {
 		return m.notCreated(spec, nil, &types.NotSupported{})
 	}
 	capacityMB, permissions := spec.share()

@@ -15,7 +15,7 @@ func (m *Manager) checkMetadata(parameter, user string, metadata cnstypes.CnsVol
 			return m.invalidMetadata(parameter, "metadata.containerCluster."+wrong)
 		}
 	}
-	if present && len(metadata.ContainerClusterArray) == 0 && m.since("7.0U3") && assume.ClusterArrayMandatory.In(m.assumed) {
+	if present && len(metadata.ContainerClusterArray) == 0 && m.since("7.0U1") && assume.ClusterArrayMandatory.In(m.assumed) {
 		return m.invalidMetadata(parameter, "metadata.containerClusterArray")
 	}
 	for _, cluster := range metadata.ContainerClusterArray {

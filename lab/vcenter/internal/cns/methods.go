@@ -137,7 +137,7 @@ func (s *volumeManager) CnsQueryAsync(ctx *simulator.Context, req *CnsQueryAsync
 
 // CnsQueryVolumeInfo tells of the disks behind volumes.
 func (s *volumeManager) CnsQueryVolumeInfo(ctx *simulator.Context, req *cnstypes.CnsQueryVolumeInfo) soap.HasFault {
-	if refused := s.unknown("CnsQueryVolumeInfo", s.m.since("7.0U3")); refused != nil {
+	if refused := s.unknown("CnsQueryVolumeInfo", s.m.since("7.0U1")); refused != nil {
 		return refused
 	}
 	task := s.m.start(ctx, "CnsQueryVolumeInfo", func() (types.AnyType, types.BaseMethodFault) { return s.m.queryInfo(req.VolumeIds) })
@@ -173,7 +173,7 @@ func (s *volumeManager) CnsQuerySnapshots(ctx *simulator.Context, req *cnstypes.
 
 // CnsRelocateVolume moves volumes to other datastores.
 func (s *volumeManager) CnsRelocateVolume(ctx *simulator.Context, req *cnstypes.CnsRelocateVolume) soap.HasFault {
-	if refused := s.unknown("CnsRelocateVolume", s.m.since("7.0U3")); refused != nil {
+	if refused := s.unknown("CnsRelocateVolume", s.m.since("7.0U1")); refused != nil {
 		return refused
 	}
 	task := s.m.start(ctx, "CnsRelocateVolume", func() (types.AnyType, types.BaseMethodFault) { return s.m.relocateVolumes(req.RelocateSpecs) })
@@ -193,7 +193,7 @@ func (s *volumeManager) CnsReconfigVolumePolicy(ctx *simulator.Context, req *cns
 
 // CnsConfigureVolumeACLs changes who may mount file shares.
 func (s *volumeManager) CnsConfigureVolumeACLs(ctx *simulator.Context, req *cnstypes.CnsConfigureVolumeACLs) soap.HasFault {
-	if refused := s.unknown("CnsConfigureVolumeACLs", s.m.since("7.0U3")); refused != nil {
+	if refused := s.unknown("CnsConfigureVolumeACLs", s.m.since("7.0U2")); refused != nil {
 		return refused
 	}
 	task := s.m.start(ctx, "CnsConfigureVolumeACLs", func() (types.AnyType, types.BaseMethodFault) { return s.m.configureACLs(req.ACLConfigSpecs) })

@@ -144,7 +144,7 @@ func (m *Manager) choose(want wanted) (chosenPlace, []cnstypes.CnsPlacementResul
 			results = append(results, cnstypes.CnsPlacementResult{Datastore: c.ref, PlacementFaults: []*types.LocalizedMethodFault{localized(shown)}})
 		}
 	}
-	if !m.since("7.0U3") {
+	if !m.since("7.0U2") {
 		results = nil // the field is newer than the release
 	}
 	if chosen == nil {
@@ -159,7 +159,7 @@ func (m *Manager) against(c *candidate) types.BaseMethodFault {
 	if c.fault == nil {
 		return lower
 	}
-	if _, full := c.fault.(*types.NoDiskSpace); full && m.since("7.0U3") {
+	if _, full := c.fault.(*types.NoDiskSpace); full && m.since("7.0U2") {
 		switch assume.FullInPlacement.In(m.assumed) {
 		case "no entry":
 			return nil

@@ -106,7 +106,7 @@ func (m *Manager) matching(filter cnstypes.BaseCnsQueryFilter) []CnsVolume {
 	entries := m.visible(places, fits)
 	found := make([]CnsVolume, 0, len(entries))
 	for _, e := range entries {
-		if !m.since("7.0U3") {
+		if !m.since("7.0U1") {
 			forget67(&e.CnsVolume)
 		}
 		// Newer than any release we simulate: the WSDL of 9.1 lacks it, and clients made from that cannot read it.
@@ -268,7 +268,7 @@ func (m *Manager) showDisk(d *disk) cnstypes.BaseCnsBackingObjectDetails {
 		CnsBackingObjectDetails: cnstypes.CnsBackingObjectDetails{CapacityInMb: d.capacityMB},
 		BackingDiskId:           d.id,
 	}
-	if m.since("7.0U3") {
+	if m.since("7.0U2") {
 		details.BackingDiskPath = d.path
 		details.BackingDiskObjectId = d.objectID
 	}

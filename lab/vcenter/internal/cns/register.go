@@ -23,7 +23,7 @@ func (m *Manager) admitBacking(details *cnstypes.CnsBlockBackingDetails) types.B
 		if live, _ := m.catalogued(details.BackingDiskId); live == nil {
 			fault = &types.NotFound{}
 		}
-	} else if _, _, _, missing := m.locate(details.BackingDiskUrlPath); missing != nil && m.since("7.0U3") {
+	} else if _, _, _, missing := m.locate(details.BackingDiskUrlPath); missing != nil && m.since("7.0U1") {
 		fault = invalid("dsDiskUrl")
 	}
 	if fault == nil || assume.RegisterUnknown.In(m.assumed) == "volume" {
@@ -59,7 +59,7 @@ func (m *Manager) register(spec *creation, d *disk) types.AnyType {
 
 func (m *Manager) alreadyRegistered(id string) types.BaseMethodFault {
 	reason := "Volume " + id + " is already registered"
-	if !m.since("7.0U3") {
+	if !m.since("7.0U1") {
 		return cnsFault(nil, "%s", reason)
 	}
 	return &cnstypes.CnsAlreadyRegisteredFault{CnsFault: cnstypes.CnsFault{Reason: reason}, VolumeId: cnstypes.CnsVolumeId{Id: id}}
@@ -67,7 +67,7 @@ func (m *Manager) alreadyRegistered(id string) types.BaseMethodFault {
 
 // registerPath makes a plain vmdk an FCD and a volume, as for volumes of the in-tree driver. 6.7U3 cannot.
 func (m *Manager) registerPath(spec *creation, link string) types.AnyType {
-	if !m.since("7.0U3") {
+	if !m.since("7.0U1") {
 		return m.notCreated(spec, nil, &types.NotSupported{})
 	}
 	at, filePath, capacityMB, fault := m.locate(link)

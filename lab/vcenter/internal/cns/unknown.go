@@ -59,7 +59,7 @@ func (m *Manager) notRegistered(id string) types.BaseMethodFault {
 // privileges, before it makes a task.
 func (m *Manager) noDatastore(id string) types.BaseMethodFault {
 	text := "Received SOAP response fault from [<cs p:00007f5724006bf0, TCP:localhost:443>]: retrieveVStorageObject\n"
-	if m.since("7.0U3") {
+	if m.since("7.0U1") {
 		text = noDatastoreText(id)
 	}
 	return &worded{fault: &types.NotFound{}, text: text}

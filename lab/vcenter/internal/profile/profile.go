@@ -17,14 +17,16 @@ type Profile struct {
 	VSANVersion string // what vsanServiceVersions.xml offers first
 }
 
-// All releases, oldest first. Builds are those of the vCenter appliance at general availability; that of 9.1 is made
+// All releases, oldest first. 7.0U1 and 7.0U2 are there because each has only a part of what 7.0U3 has. Builds are those of the vCenter appliance at general availability; that of 9.1 is made
 // up. pyVmomi's tables end with 9.1, which brought client-chosen volume ids, unregister and volume sync.
 var All = []*Profile{
 	{Name: "6.7U3", Rank: 1, APIVersion: "6.7.3", Version: "6.7.0", Build: "14367737", VSANVersion: "vSAN 6.7U3"},
-	{Name: "7.0U3", Rank: 2, APIVersion: "7.0.3.0", Version: "7.0.3", Build: "18700403", VSANVersion: "vSAN 7.0U3"},
-	{Name: "8.0U3", Rank: 3, APIVersion: "8.0.3.0", Version: "8.0.3", Build: "24022515", VSANVersion: "8.0.3.0"},
-	{Name: "9.0", Rank: 4, APIVersion: "9.0.0.0", Version: "9.0.0", Build: "24755230", VSANVersion: "9.0.0.0"},
-	{Name: "9.1", Rank: 5, APIVersion: "9.1.0.0", Version: "9.1.0", Build: "25000000", VSANVersion: "9.1.0.0"},
+	{Name: "7.0U1", Rank: 2, APIVersion: "7.0.1.0", Version: "7.0.1", Build: "16860138", VSANVersion: "vSAN 7.0U1"},
+	{Name: "7.0U2", Rank: 3, APIVersion: "7.0.2.0", Version: "7.0.2", Build: "17694817", VSANVersion: "vSAN 7.0U2"},
+	{Name: "7.0U3", Rank: 4, APIVersion: "7.0.3.0", Version: "7.0.3", Build: "18700403", VSANVersion: "vSAN 7.0U3"},
+	{Name: "8.0U3", Rank: 5, APIVersion: "8.0.3.0", Version: "8.0.3", Build: "24022515", VSANVersion: "8.0.3.0"},
+	{Name: "9.0", Rank: 6, APIVersion: "9.0.0.0", Version: "9.0.0", Build: "24755230", VSANVersion: "9.0.0.0"},
+	{Name: "9.1", Rank: 7, APIVersion: "9.1.0.0", Version: "9.1.0", Build: "25000000", VSANVersion: "9.1.0.0"},
 }
 
 // Default is the release a description gets that names none.

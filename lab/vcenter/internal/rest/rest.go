@@ -67,7 +67,7 @@ func Install(service *simulator.Service, vim *simulator.Registry, cfg Config) *S
 	// Tags), so the vim registry must be registered first; doing it again is harmless.
 	service.RegisterSDK(vim, vim.Path+"/vimService")
 	service.Handle("/rest/", s)
-	if cfg.Release == nil || cfg.Release.AtLeast("7.0U3") {
+	if cfg.Release == nil || cfg.Release.AtLeast("7.0U2") {
 		service.Handle("/api/", s)
 	}
 	return s

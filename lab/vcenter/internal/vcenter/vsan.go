@@ -32,7 +32,7 @@ func (v *VCenter) newClusterConfigSystem() *clusterConfigSystem {
 	s := &clusterConfigSystem{
 		ManagedObjectReference: vsan.VsanVcClusterConfigSystemInstance, vim: v.Vim,
 		vsan: map[types.ManagedObjectReference]bool{}, files: map[types.ManagedObjectReference]bool{},
-		stores: map[types.ManagedObjectReference]bool{}, fileService: v.Profile.AtLeast("7.0U3"),
+		stores: map[types.ManagedObjectReference]bool{}, fileService: v.Profile.AtLeast("7.0U1"),
 	}
 	for i := range v.World.Datacenters {
 		dc := &v.World.Datacenters[i]
