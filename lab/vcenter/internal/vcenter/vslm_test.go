@@ -5,10 +5,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vmware/govmomi/object"
+	"github.com/vmware/govmomi/vim25/mo"
 	"github.com/vmware/govmomi/vim25/soap"
 	"github.com/vmware/govmomi/vim25/types"
 	"github.com/vmware/govmomi/vslm"
 	"github.com/vmware/govmomi/vslm/methods"
+	vslmtypes "github.com/vmware/govmomi/vslm/types"
 
 	"vsphere-drivers.example/lab/vcenter/internal/cns"
 	"vsphere-drivers.example/lab/vcenter/internal/rest"
@@ -88,5 +91,51 @@ func TestChangesOfDisksThroughVSLMPassStrictMode(t *testing.T) {
 	}
 	if err := disks.DetachTag(ctx, id, "backup", "daily"); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestChangesOfDisksThroughVim25PassStrictModeAndReachVSLM(t *testing.T) {
+	home := t.TempDir()
+	t.Chdir(home)
+	vc := start(t, defaultWorld(t), Options{Home: home})
+	ctx := context.Background()
+	vim := login(t, vc.URL)
+	at := *vc.Inventory.At("/dc-1/datastore/fast/pod-1")
+	disks := vslm.NewObjectManager(vim.Client)
+	done := func(task *object.Task, err error) types.AnyType {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		info, err := task.WaitForResult(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info.Result
+	}
+	id := done(disks.CreateDisk(ctx, types.VslmCreateSpec{Name: "a", CapacityInMB: 64, BackingSpec: &types.VslmCreateSpecDiskFileBackingSpec{
+		VslmCreateSpecBackingSpec: types.VslmCreateSpecBackingSpec{Datastore: at},
+	}})).(types.VStorageObject).Config.Id
+	var store mo.Datastore
+	if err := vim.RetrieveOne(ctx, at, []string{"summary.url"}, &store); err != nil {
+		t.Fatal(err)
+	}
+	client, err := vslm.NewClient(ctx, vim.Client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sync := vslmtypes.VslmSyncDatastore{This: client.ServiceContent.StorageLifecycleManager, DatastoreUrl: store.Summary.Url, FcdId: &id}
+	if _, err := methods.VslmSyncDatastore(ctx, client, &sync); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := vslm.NewGlobalObjectManager(client).Retrieve(ctx, id); err != nil {
+		t.Errorf("VSLM does not know the disk: %v", err)
+	}
+	done(disks.ExtendDisk(ctx, at, id.Id, 128))
+	snapshot := done(disks.CreateSnapshot(ctx, at, id.Id, "s")).(types.ID)
+	done(disks.DeleteSnapshot(ctx, at, id.Id, snapshot.Id))
+	done(disks.Delete(ctx, at, id.Id))
+	if _, err := disks.Retrieve(ctx, at, id.Id); err == nil {
+		t.Error("the disk is still there")
 	}
 }
