@@ -77,7 +77,7 @@ pub async fn run(
     let settings = settings.with(config);
     let mut tasks = Tasks::default();
     let categories = settings.categories.zone.iter().chain(&settings.categories.region);
-    let interests = Interests { categories: categories.cloned().collect(), storage: None };
+    let interests = Interests { categories: categories.cloned().collect(), ..Interests::default() };
     let views = vcenter::follow(
         &client,
         &config.vcenters,

@@ -20,7 +20,11 @@ pub(crate) fn build(
     let empty = Part::new(Section::Global, None, Place::Whole);
     let vcenters = vcenters::build(document, default_directory, report);
     let mut labels = Values { part: document.section(Section::Labels).unwrap_or(&empty), report };
-    let labels = Labels { zone: labels.text(Id::Zone), region: labels.text(Id::Region) };
+    let labels = Labels {
+        zone: labels.text(Id::Zone),
+        region: labels.text(Id::Region),
+        nearest: labels.flag(Id::NearestTag),
+    };
     let nodes = nodes(document.section(Section::Nodes).unwrap_or(&empty), report);
     Some(Config { vcenters: vcenters.into_iter().collect::<Option<_>>()?, labels, nodes })
 }

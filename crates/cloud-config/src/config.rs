@@ -136,6 +136,8 @@ pub struct Labels {
     pub zone: Option<String>,
     /// The category of tags that name regions.
     pub region: Option<String>,
+    /// Whether the nearest tag counts for each category by itself, as for the CSI driver with the same setting.
+    pub nearest: bool,
 }
 
 /// Which addresses of a VM become addresses of its node.

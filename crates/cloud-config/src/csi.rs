@@ -39,6 +39,9 @@ pub(crate) fn build(
     let vcenters = vcenters::build(document, default_directory, report);
     let vcenters = with_datastores(document, vcenters, report);
     let topology = topology(document, section(Section::Labels), report);
+    let mut labels = Values { part: section(Section::Labels), report };
+    let nearest_tag = labels.flag(Id::NearestTag);
+    let tags = Duration::from_secs(labels.number(Id::TagsInterval).into());
     if vcenters.len() > 1 {
         require_topology(document, &topology, report);
     }
@@ -52,6 +55,7 @@ pub(crate) fn build(
     let list_volume_threshold = global.number(Id::ListVolumeThreshold);
     let mut minutes = |id| Duration::from_secs(60 * u64::from(global.number(id)));
     let intervals = Intervals {
+        tags,
         auth_check: minutes(Id::AuthCheckInterval),
         preferred_datastores: minutes(Id::PreferredDatastoresInterval),
         operation_cleanup: minutes(Id::OperationCleanupInterval),
@@ -69,6 +73,7 @@ pub(crate) fn build(
         cluster_id,
         cluster_distribution,
         topology,
+        nearest_tag,
         net_permissions,
         snapshots,
         query_limit,

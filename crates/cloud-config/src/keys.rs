@@ -166,6 +166,8 @@ pub(crate) enum Id {
     MigrationDatastoreUrl,
     TopologyCategories,
     TopologyLabel,
+    NearestTag,
+    TagsInterval,
     MaxSnapshots,
     MaxSnapshotsVsan,
     MaxSnapshotsVvol,
@@ -179,13 +181,14 @@ impl Id {
     pub(crate) fn kind(self) -> &'static str {
         match self {
             Self::CaFile | Self::SecretsDirectory => "path",
-            Self::InsecureFlag | Self::RootSquash => "true or false",
+            Self::InsecureFlag | Self::RootSquash | Self::NearestTag => "true or false",
             Self::Port => "port",
             Self::Datacenters | Self::TopologyCategories => "list of texts",
             Self::AuthCheckInterval
             | Self::PreferredDatastoresInterval
             | Self::OperationCleanupInterval
             | Self::MigrationCleanupInterval => "number of minutes",
+            Self::TagsInterval => "number of seconds",
             Self::QueryLimit
             | Self::ListVolumeThreshold
             | Self::MaxSnapshots
@@ -210,6 +213,7 @@ impl Id {
             Self::QueryLimit => 10_000,
             Self::ListVolumeThreshold => 50,
             Self::MaxSnapshots => 3,
+            Self::TagsInterval => 60,
             _ => 0,
         }
     }

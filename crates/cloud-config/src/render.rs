@@ -39,6 +39,7 @@ pub fn write(config: &Config, secret: &SecretName) -> Written {
     let (mut labels, mut nodes) = (Map::default(), Map::default());
     labels.text("region", config.labels.region.clone().unwrap_or_default());
     labels.text("zone", config.labels.zone.clone().unwrap_or_default());
+    labels.nearest(config.labels.nearest);
     nodes.rules(
         ["internalNetworkSubnetCidr", "internalVmNetworkName", "excludeInternalNetworkSubnetCidr"],
         &config.nodes.internal,
@@ -65,7 +66,7 @@ pub fn write_csi(config: &CsiConfig, secret: &SecretName) -> Written {
     let id = config.cluster_id.as_ref().map(ToString::to_string);
     global.text("clusterId", id.unwrap_or_default());
     global.text("clusterDistribution", config.cluster_distribution.clone().unwrap_or_default());
-    let Intervals { auth_check, preferred_datastores, operation_cleanup, migration_cleanup } =
+    let Intervals { tags, auth_check, preferred_datastores, operation_cleanup, migration_cleanup } =
         config.intervals;
     let minutes = |interval: Duration| u32::try_from(interval.as_secs() / 60).unwrap_or(u32::MAX);
     let mut snapshot = Map::default();
@@ -86,7 +87,10 @@ pub fn write_csi(config: &CsiConfig, secret: &SecretName) -> Written {
     ] {
         snapshot.number(Section::Snapshot, id, number);
     }
-    let (labels, categories) = topology(&config.topology);
+    let (mut labels, categories) = topology(&config.topology);
+    labels.nearest(config.nearest_tag);
+    let seconds = u32::try_from(tags.as_secs()).unwrap_or(u32::MAX);
+    labels.number(Section::Labels, Id::TagsInterval, seconds);
     let file = [
         ("global", global),
         ("vcenter", sections),
@@ -232,6 +236,13 @@ impl Map {
 
     fn text(&mut self, name: &str, text: impl Into<String>) {
         self.set(name, Value::Text(text.into()));
+    }
+
+    /// Left out if it is not set.
+    fn nearest(&mut self, nearest: bool) {
+        if nearest {
+            self.set("nearestTag", Value::Flag(true));
+        }
     }
 
     /// Left out if it is the default.

@@ -10,6 +10,7 @@
 //!     ├─ reload   files and Secrets that change while running
 //!     └─ events   Kubernetes Events
 //!   permissions   the RBAC rules that all of these need
+//!   label         texts that Kubernetes accepts as labels
 //! ```
 //!
 //! Invariants:
@@ -60,6 +61,7 @@ pub mod args;
 pub mod client;
 pub mod events;
 mod expiring;
+pub mod label;
 pub mod lease;
 pub mod permissions;
 pub mod reload;

@@ -67,6 +67,9 @@ const MOST_CARDS: usize = 250;
 pub struct Interests {
     /// Tag categories; no tags are read when empty.
     pub categories: Vec<String>,
+    /// How often the tags are read again; every ten minutes when `None`. They are also read when folders, clusters or
+    /// hosts change.
+    pub tags_every: Option<Duration>,
     /// Hosts with their state, datastores and the privileges on them; nothing of that is watched when `None`.
     pub storage: Option<StorageInterest>,
 }
@@ -506,13 +509,14 @@ impl Follower {
             return;
         }
         let mut cache = TagCache::new(connection, self.interests.categories.iter().cloned());
+        let every = self.interests.tags_every.unwrap_or(TAGS_EVERY);
         let mut failures = 0;
         loop {
             let read = cache.refresh().await;
             failures = if read.is_ok() { 0 } else { failures + 1 };
             // Not sooner: after a rotation the new credentials may come a little later than the failure.
             let retry = |error| pause(error, failures).max(LONGEST_PAUSE);
-            let next = read.as_ref().err().map_or(TAGS_EVERY, retry);
+            let next = read.as_ref().err().map_or(every, retry);
             let problem = read.as_ref().err().map(|error| format!("tags cannot be read: {error}"));
             let known = self.published.snapshot().tags.map.clone();
             self.publish_tags(Tags { map: read.ok().or(known), problem, tried: true });

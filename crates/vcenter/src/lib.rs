@@ -28,6 +28,7 @@ mod inventory;
 mod snapshot;
 mod storage;
 mod view;
+pub mod zones;
 
 pub use self::{
     follower::{Interests, Sessions, authorities, describe, follow},
@@ -35,5 +36,5 @@ pub use self::{
     health::{Metrics, report_health},
     snapshot::{Ancestors, Health, Outage, Place, Snapshot, Tags},
     storage::StorageInterest,
-    view::{Change, View},
+    view::{Change, Changes, View},
 };

@@ -23,6 +23,8 @@ pub(crate) struct Published {
     pub(crate) snapshot: Arc<Snapshot>,
     /// What the view has not taken yet.
     pending: Option<Change>,
+    /// How many changes were reported.
+    revision: u64,
 }
 
 /// One vCenter as its follower publishes it.
@@ -51,6 +53,7 @@ impl Publisher {
     pub(crate) fn update(&self, edit: impl FnOnce(&mut Snapshot) -> Option<Change>) {
         self.state.send_modify(|published| {
             let change = edit(Arc::make_mut(&mut published.snapshot));
+            published.revision += u64::from(change.is_some());
             published.pending = match (published.pending.take(), change) {
                 (Some(Change::Vms(known)), Some(Change::Vms(more))) => {
                     Some(Change::Vms(known.into_iter().chain(more).collect()))
@@ -63,11 +66,32 @@ impl Publisher {
 }
 
 pub(crate) fn view(first: Snapshot, inline: Option<credentials::Sender>) -> (Publisher, View) {
-    let (state, changes) = watch::channel(Published { snapshot: Arc::new(first), pending: None });
+    let (state, changes) =
+        watch::channel(Published { snapshot: Arc::new(first), pending: None, revision: 0 });
     let (guests, selected) = watch::channel(BTreeSet::new());
     let state = Arc::new(state);
     let view = View { state: Arc::clone(&state), changes, guests, inline };
     (Publisher { state, selected }, view)
+}
+
+/// When a vCenter changed, for those who look at everything then. What a [`View`] reports is not taken from it.
+#[derive(Debug)]
+pub struct Changes {
+    states: watch::Receiver<Published>,
+    seen: u64,
+}
+
+impl Changes {
+    /// Returns when health, folders, hosts, tags or VMs changed since the last call. Cancel safe; pending forever when
+    /// the follower has ended.
+    pub async fn changed(&mut self) {
+        let seen = self.seen;
+        let changed = self.states.wait_for(|state| state.revision != seen).await;
+        match changed.map(|state| state.revision) {
+            Ok(revision) => self.seen = revision,
+            Err(_) => pending().await,
+        }
+    }
 }
 
 impl View {
@@ -111,6 +135,12 @@ impl View {
         if let Some(sender) = &self.inline {
             send_if_different(sender, Ok(Login::Password(login.clone())));
         }
+    }
+
+    /// When it changes from now on.
+    pub fn changes(&self) -> Changes {
+        let (states, seen) = (self.changes.clone(), self.changes.borrow().revision);
+        Changes { states, seen }
     }
 
     /// The snapshots as a channel, for those who need no list of changes.

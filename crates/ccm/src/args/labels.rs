@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, str::FromStr};
 
-use crate::plan::zones::is_label;
+use daemon::label::is_value;
 
 const LONGEST_PREFIX: usize = 253;
 
@@ -47,7 +47,7 @@ impl FromStr for NodeLabels {
             if !is_key(&key) {
                 return Err(InvalidLabels::Key(key));
             }
-            if !value.is_empty() && !is_label(&value) {
+            if !value.is_empty() && !is_value(&value) {
                 return Err(InvalidLabels::Value { key, value });
             }
             Ok((key, value))
@@ -57,7 +57,7 @@ impl FromStr for NodeLabels {
 }
 
 fn is_key(text: &str) -> bool {
-    let Some((domain, name)) = text.split_once('/') else { return is_label(text) };
+    let Some((domain, name)) = text.split_once('/') else { return is_value(text) };
     let part = |part: &str| {
         let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
         !part.is_empty()
@@ -65,5 +65,5 @@ fn is_key(text: &str) -> bool {
             && !part.starts_with('-')
             && !part.ends_with('-')
     };
-    domain.len() <= LONGEST_PREFIX && domain.split('.').all(part) && is_label(name)
+    domain.len() <= LONGEST_PREFIX && domain.split('.').all(part) && is_value(name)
 }

@@ -1,16 +1,18 @@
 //! Zone and region of a VM, from the tags on it and on what it is in.
 //!
-//! Of the three paths from a VM up to the root folder, the first that has both a zone and a region counts, in
-//! the order of the Go manager: where the VM runs, its resource pools, then the VM itself and its folders. If
-//! none has both, each is taken from the first path that has it. Within a path the nearest tag counts for each
-//! category by itself, and of several tags on one object the first by name.
+//! Which tags count is decided in [`vcenter::zones`], for both drivers: in the Go manager's order unless the configuration
+//! has `nearest-tag`. Of several tags on one object the first by name counts.
 //!
 //! A tag that is missing leaves out a label and delays nothing else. [`Policy`] decides what happens to the
 //! labels of Nodes whose VM moved or whose tags changed later.
 
-/// The names of the tag categories; either may be unused.
+/// The names of the tag categories, either of which may be unused, and whether the nearest tag counts.
 pub(crate) use cloud_config::Labels as Categories;
-use vcenter::Ancestors;
+use daemon::label::is_value;
+use vcenter::{
+    Ancestors,
+    zones::{self, Order},
+};
 use vsphere::{reference::Ref, types::ManagedEntity};
 
 /// What happens to the labels of a Node when its zone changes after it was initialised.
@@ -42,36 +44,27 @@ pub(crate) fn find<'t>(
     categories: &Categories,
     tags: impl Fn(&Ref<ManagedEntity>, &str) -> &'t [String],
 ) -> Zones {
-    let own = [&[vm], ancestors.folder.as_slice()].concat();
-    let paths = [&ancestors.host, &ancestors.pool, &own];
-    let nearest = |path: &[Ref<ManagedEntity>], category: &Option<String>| -> &'t [String] {
-        let Some(category) = category else { return &[] };
-        path.iter()
-            .map(|object| tags(object, category))
-            .find(|names| !names.is_empty())
-            .unwrap_or_default()
-    };
-    let on_paths = |category| paths.map(|path| nearest(path, category));
-    let (zones, regions) = (on_paths(&categories.zone), on_paths(&categories.region));
-    let both = (0..paths.len()).find(|at| !zones[*at].is_empty() && !regions[*at].is_empty());
-    let chosen = |found: [&'t [String]; 3]| match both {
-        Some(at) => found[at],
-        None => found.into_iter().find(|names| !names.is_empty()).unwrap_or_default(),
-    };
+    let Categories { zone, region, nearest } = categories;
+    let order = if *nearest { Order::Nearest } else { Order::Manager };
+    let configured: Vec<&String> = zone.iter().chain(region).collect();
+    let chosen = zones::choose(vm, ancestors, &configured, order, tags);
+    let mut chosen = chosen.into_iter();
     let mut problems = Vec::new();
-    let zone = label("zone", &categories.zone, chosen(zones), &mut problems);
-    let region = label("region", &categories.region, chosen(regions), &mut problems);
+    let mut next = |what, category: &Option<String>| {
+        let category = category.as_deref()?;
+        label(what, category, chosen.next().unwrap_or_default(), &mut problems)
+    };
+    let (zone, region) = (next("zone", zone), next("region", region));
     Zones { zone, region, problems }
 }
 
 /// The value of the label, or what is wrong.
 fn label(
     what: &str,
-    category: &Option<String>,
+    category: &str,
     found: &[String],
     problems: &mut Vec<String>,
 ) -> Option<String> {
-    let category = category.as_deref()?;
     if let [_, _, ..] = found {
         problems.push(format!(
             "one object has several tags of the category {category:?} ({}), so the first is taken for the \
@@ -80,7 +73,7 @@ fn label(
         ));
     }
     match found.first() {
-        Some(name) if is_label(name) => return Some(name.clone()),
+        Some(name) if is_value(name) => return Some(name.clone()),
         Some(name) => problems.push(format!(
             "the tag {name:?} cannot be a label of Kubernetes, so the Node gets no {what}; rename it to 63 \
              letters, digits, '-', '_' and '.' at most"
@@ -91,16 +84,6 @@ fn label(
         )),
     }
     None
-}
-
-/// Whether Kubernetes accepts the text as the value of a label.
-pub(crate) fn is_label(text: &str) -> bool {
-    let inner = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
-    let edge = |byte: Option<u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric());
-    text.len() <= 63
-        && text.bytes().all(inner)
-        && edge(text.bytes().next())
-        && edge(text.bytes().next_back())
 }
 
 #[cfg(test)]

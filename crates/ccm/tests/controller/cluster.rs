@@ -46,8 +46,11 @@ impl Cluster {
     pub(crate) fn config(&self, others: Vec<cloud_config::VCenter>) -> Config {
         let mut vcenters = vec![section("vcenter", self.vcenter.url(), trust(&self.vcenter))];
         vcenters.extend(others);
-        let labels =
-            Labels { zone: Some("k8s-zone".to_owned()), region: Some("k8s-region".to_owned()) };
+        let labels = Labels {
+            zone: Some("k8s-zone".to_owned()),
+            region: Some("k8s-region".to_owned()),
+            nearest: false,
+        };
         Config { vcenters, labels, nodes: Nodes::default() }
     }
 

@@ -129,7 +129,7 @@ impl Lane {
             }
             section
         });
-        let labels = Labels { zone: Some("k8s-zone".to_owned()), region: None };
+        let labels = Labels { zone: Some("k8s-zone".to_owned()), ..Labels::default() };
         Config { vcenters: vcenters.collect(), labels, nodes: Nodes::default() }
     }
 

@@ -15,6 +15,8 @@ pub struct CsiConfig {
     pub cluster_distribution: Option<String>,
     /// The categories whose tags place volumes, at most five; without topology if empty.
     pub topology: Vec<TopologyCategory>,
+    /// Whether the nearest tag of a category counts, as for the cloud controller manager with the same setting.
+    pub nearest_tag: bool,
     /// Who may mount file volumes, in the order of the file.
     pub net_permissions: Vec<NetPermission>,
     /// How many snapshots a block volume may have.
@@ -169,6 +171,8 @@ pub struct SnapshotLimits {
 pub struct Intervals {
     /// Privileges on datastores.
     pub auth_check: Duration,
+    /// Tags of the categories in `topology`.
+    pub tags: Duration,
     /// Datastores that are tagged as preferred.
     pub preferred_datastores: Duration,
     /// Records of finished volume operations.

@@ -133,6 +133,8 @@ pub(crate) static KEYS: &[Key] = &[
     key(Labels, "zone", Id::Zone, Some("VSPHERE_LABEL_ZONE")),
     key(Labels, "region", Id::Region, Some("VSPHERE_LABEL_REGION")),
     csi(Labels, "topology-categories", Id::TopologyCategories, None),
+    key(Labels, "nearest-tag", Id::NearestTag, None),
+    csi(Labels, "tags-interval", Id::TagsInterval, None),
     node(
         Nodes,
         "internal-network-subnet-cidr",

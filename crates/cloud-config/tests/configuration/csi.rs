@@ -27,6 +27,12 @@ pub(crate) fn describe(config: &CsiConfig) -> String {
     for category in &config.topology {
         writeln!(text, "topology: {} as {}", category.name, category.label).unwrap();
     }
+    if config.nearest_tag {
+        writeln!(text, "nearest tag").unwrap();
+    }
+    if config.intervals.tags != Duration::from_secs(60) {
+        writeln!(text, "tags: every {:?}", config.intervals.tags).unwrap();
+    }
     for it in config.net_permissions.iter().filter(|it| **it != NetPermission::default()) {
         let squash = if it.root_squash { ", root is nobody" } else { "" };
         writeln!(text, "{:?}: {} for {}{squash}", it.name, it.access.name(), it.ips).unwrap();
@@ -115,7 +121,7 @@ fn one_file_and_one_secret_serve_both_programs_and_neither_is_warned_of_the_othe
 global: {secretName: vc, secretNamespace: kube-system, clusterId: one, queryLimit: 100}
 vcenter:
   east: {server: vc.example, ipFamily: [ipv6], migrationDatastoreUrl: \"ds:///vmfs/volumes/a/\"}
-labels: {zone: k8s-zone, region: k8s-region, topologyCategories: [rack]}
+labels: {zone: k8s-zone, region: k8s-region, topologyCategories: [rack], nearestTag: true, tagsInterval: 30}
 nodes: {internalVmNetworkName: inside}
 snapshot: {globalMaxSnapshotsPerBlockVolume: 9}
 netPermissions: {all: {ips: 10.0.0.0/8}}
@@ -126,6 +132,8 @@ netPermissions: {all: {ips: 10.0.0.0/8}}
     assert_eq!((&manager.warnings, &driver.warnings), (&vec![], &vec![]));
     assert_eq!(manager.config.vcenters[0], driver.config.vcenters[0].vcenter);
     assert_eq!(driver.config.query_limit, 100);
+    assert!(manager.config.labels.nearest && driver.config.nearest_tag);
+    assert_eq!(driver.config.intervals.tags, Duration::from_secs(30));
     assert_eq!(driver.config.topology[0].label, "topology.csi.vmware.com/rack");
 
     let entries: [(&str, &[u8]); 2] =
@@ -241,7 +249,7 @@ proptest! {
             text += &format!("[VirtualCenter \"{host}\"]\nuser = {}\n", quoted(&format!("u{user}@vsphere.local")));
             text += &format!("password = {}\nmigration-datastore-url = ds:///{host}/\n", quoted(&password));
         }
-        text += "[Labels]\n";
+        text += &format!("[Labels]\nnearest-tag = {}\ntags-interval = {}\n", hosts.len() % 2 == 0, numbers[5]);
         if let Some((zone, region, own)) = legacy {
             text += &format!("zone = {}\nregion = {}\n", quoted(&format!("z{zone}")), quoted(&format!("r{region}")));
             if own {

@@ -157,7 +157,7 @@ proptest! {
             }
         }
         let (zone, region) = labels;
-        text += &format!("[Labels]\nzone = {}\n", quoted(&zone));
+        text += &format!("[Labels]\nzone = {}\nnearest-tag = {directory}\n", quoted(&zone));
         if let Some(region) = region {
             text += &format!("region = {}\n", quoted(&region));
         }

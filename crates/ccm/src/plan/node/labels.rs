@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use daemon::label::is_value;
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt;
 use vsphere::inventory::Vm;
@@ -12,7 +13,7 @@ use vsphere::inventory::Vm;
 use crate::plan::{
     instance_type,
     node::{Observed, Settings},
-    zones::{Policy, is_label},
+    zones::Policy,
 };
 
 /// The beta and the stable label of one fact.
@@ -153,7 +154,7 @@ fn place(
     let labels = [(HOST, &place.host), (CLUSTER, &place.cluster), (DATACENTER, &place.datacenter)];
     for (key, name) in labels {
         match name {
-            Some(name) if is_label(name) => {
+            Some(name) if is_value(name) => {
                 wanted.insert(key.to_owned(), name.clone());
             }
             Some(name) => notes.push(format!("{key} was not set: {name:?} cannot be a label")),

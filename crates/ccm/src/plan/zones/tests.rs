@@ -7,6 +7,10 @@ use vsphere::{reference::Ref, types::ManagedEntity};
 /// Finds zones on ways like `dc[region=eu] > cluster > host[zone=a]`, farthest first, as people think; the
 /// ways of the host, the pool and the folder have ` | ` between them, and `vm` is the VM.
 fn zones(ways: &str) -> Zones {
+    zones_in_order(ways, false)
+}
+
+fn zones_in_order(ways: &str, nearest: bool) -> Zones {
     let mut tags: Vec<(String, String, Vec<String>)> = Vec::new();
     let mut chains: Vec<Vec<Ref<ManagedEntity>>> = Vec::new();
     let vm = Ref::new("vm");
@@ -30,7 +34,7 @@ fn zones(ways: &str) -> Zones {
     let [host, pool, folder] = chains.try_into().unwrap();
     let ancestors = Ancestors { host, pool, folder };
     let categories =
-        Categories { zone: Some("zone".to_owned()), region: Some("region".to_owned()) };
+        Categories { zone: Some("zone".to_owned()), region: Some("region".to_owned()), nearest };
     find(vm, &ancestors, &categories, |object, category| {
         let on = tags.iter().find(|(name, of, _)| name == object.value() && of == category);
         on.map_or(&[], |(_, _, values)| values.as_slice())
@@ -76,6 +80,12 @@ fn where_a_vm_runs_beats_its_pool_and_that_its_own_tags_as_in_the_go_manager() {
     check("dc > host[zone=h] | pool | vm[region=us]", "region=us zone=h");
     // A way that ends in the same datacenter has both.
     check("dc[region=eu] > host | | dc[region=eu] > folder > vm[zone=v]", "region=eu zone=v");
+}
+
+#[test]
+fn with_the_nearest_tag_a_path_that_has_both_does_not_beat_one_that_has_only_one_of_them() {
+    let found = zones_in_order("dc > host[zone=h] | | vm[region=us zone=v]", true);
+    assert_eq!((found.zone.as_deref(), found.region.as_deref()), (Some("h"), Some("us")));
 }
 
 #[test]
