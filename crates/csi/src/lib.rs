@@ -4,7 +4,8 @@
 //!   command      the program vsphere-csi: args ─► controller or node
 //!     ├─ serve          gRPC at a unix socket; client calls one
 //!     ├─ registration   tells the kubelet about this node's socket
-//!     └─ machine        which VM this node is
+//!     ├─ machine        which VM this node is
+//!     └─ topology       in which zone it is: a question of the node, answered by the controller under a lease
 //!   proto        the CSI services, generated from the specification
 //!   rpc          gRPC: parse, call, answer
 //!   volumes      create, attach, grow, detach, delete
@@ -34,6 +35,7 @@ pub mod refusal;
 mod registration;
 pub mod rpc;
 pub mod serve;
+pub mod topology;
 pub mod volumes;
 
 /// The name by which Kubernetes knows the driver.

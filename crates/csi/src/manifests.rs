@@ -37,7 +37,7 @@ use k8s_openapi::{
 use serde_json::{Value, from_value, json, to_value};
 
 use crate::{
-    attach, cluster_id, machine,
+    attach, cluster_id, machine, topology,
     volumes::{journal, nodes, volume_infos},
 };
 
@@ -101,6 +101,8 @@ pub struct Manifests {
     pub records: CustomResourceDefinition,
     /// Which vCenter has a volume, where there are several.
     pub volume_infos: CustomResourceDefinition,
+    /// Questions of nodes for their zones.
+    pub topologies: CustomResourceDefinition,
     /// The accounts of the controller's and the node's pods.
     pub accounts: [ServiceAccount; 2],
     /// What each program may do.
@@ -135,6 +137,7 @@ pub fn manifests(settings: &Parameters) -> Result<Manifests, serde_json::Error> 
         driver: driver()?,
         records: records::definition()?,
         volume_infos: records::volume_infos()?,
+        topologies: records::topologies()?,
         accounts: [CONTROLLER, NODE].map(|name| ServiceAccount {
             metadata: metadata(name, Some(NAMESPACE)),
             ..ServiceAccount::default()
@@ -154,6 +157,7 @@ impl Manifests {
             driver,
             records,
             volume_infos,
+            topologies,
             accounts,
             roles,
             service,
@@ -166,6 +170,7 @@ impl Manifests {
             to_value(driver)?,
             to_value(records)?,
             to_value(volume_infos)?,
+            to_value(topologies)?,
             to_value(controller)?,
             to_value(node)?,
         ];
@@ -297,6 +302,7 @@ pub fn driver_permissions(settings: &Parameters) -> Vec<Permission> {
     all.extend(volume_infos::permissions(NAMESPACE));
     all.extend(nodes::permissions());
     all.extend(attach::permissions(NAMESPACE));
+    all.extend(topology::permissions(NAMESPACE));
     all.extend(events::permissions(None));
     all.extend(events::permissions(Some(NAMESPACE)));
     for secret in &settings.secrets {
@@ -308,7 +314,9 @@ pub fn driver_permissions(settings: &Parameters) -> Vec<Permission> {
 /// Every permission that the driver needs on a node, and no other.
 #[must_use]
 pub fn node_permissions() -> Vec<Permission> {
-    machine::permissions()
+    let mut all = machine::permissions();
+    all.extend(topology::node_permissions());
+    all
 }
 
 fn metadata(name: &str, namespace: Option<&str>) -> ObjectMeta {

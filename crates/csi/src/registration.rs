@@ -2,20 +2,24 @@
 //!
 //! The kubelet watches a directory for sockets. At each it calls `GetInfo`, then the node service at the endpoint it
 //! got there, and reports how that went by `NotifyRegistrationStatus`. If it went wrong, the socket is offered again
-//! after a pause, and a check tells people: the process goes on, because it may be formatting a disk.
+//! after a pause, and a check tells people: the process goes on, because it may be formatting a disk. It is offered
+//! again, too, when the answers of the node service changed.
 //!
 //! The kubelet forgets a driver whose socket is removed, so it is made again if somebody else removed it.
 
 #[rustfmt::skip]
 mod proto;
 
-use std::{future::pending, path::PathBuf, time::Duration};
+use std::{future::pending, path::PathBuf, sync::Arc, time::Duration};
 
 use daemon::{
     admin::Check,
     supervise::{self, Shutdown},
 };
-use tokio::{sync::mpsc, time::sleep};
+use tokio::{
+    sync::{Notify, mpsc},
+    time::sleep,
+};
 use tonic::{Request, Response, Status};
 use tracing::{info, warn};
 
@@ -44,10 +48,11 @@ pub(crate) enum NotRegistered {
     Io(#[from] std::io::Error),
 }
 
-/// Keeps the driver registered until `shutdown`, which ends the registration too.
+/// Keeps the driver registered until `shutdown`, which ends the registration too. `again` has it registered anew.
 pub(crate) async fn keep(
     paths: args::Registration,
     check: Check,
+    again: Arc<Notify>,
     shutdown: Shutdown,
 ) -> Result<(), NotRegistered> {
     let args::Registration { endpoint, directory } = paths;
@@ -86,6 +91,7 @@ pub(crate) async fn keep(
                 warn!(socket = %socket.display(), "registration socket was removed; making it again");
                 None
             }
+            () = again.notified() => None,
             problem = refused => Some(problem),
         };
         drop(stop);
@@ -98,7 +104,10 @@ pub(crate) async fn keep(
                 "driver not registered; trying again"
             );
             check.fail(format!("the kubelet refused the driver: {problem}"));
-            shutdown.unless(sleep(pause)).await;
+            tokio::select! {
+                _ = shutdown.unless(sleep(pause)) => {}
+                () = again.notified() => {}
+            }
             pause = (2 * pause).min(longest);
         }
     }
@@ -162,12 +171,20 @@ mod tests {
     const ENDPOINT: &str = "/var/lib/kubelet/plugins/csi.vsphere.vmware.com/csi.sock";
 
     fn start(directory: &Path, checks: &Checks) -> (Stop, JoinSet<Result<(), NotRegistered>>) {
+        start_with(directory, checks, Arc::default())
+    }
+
+    fn start_with(
+        directory: &Path,
+        checks: &Checks,
+        again: Arc<Notify>,
+    ) -> (Stop, JoinSet<Result<(), NotRegistered>>) {
         let (stop, asked) = supervise::shutdown();
         let paths =
             args::Registration { endpoint: ENDPOINT.into(), directory: directory.to_owned() };
         let mut running = JoinSet::new();
         let check = checks.register("registration", Weight::Readiness);
-        running.spawn(keep(paths, check, asked));
+        running.spawn(keep(paths, check, again, asked));
         (stop, running)
     }
 
@@ -231,6 +248,27 @@ mod tests {
         told("standing: Ok(").await;
         drop(stop);
         running.join_next().await.unwrap().unwrap().unwrap();
+    }
+
+    #[tokio::test]
+    async fn when_the_answers_of_the_node_change_the_driver_is_offered_again() {
+        let directory = TempDir::new().unwrap();
+        let again = Arc::new(Notify::new());
+        let (_stop, _running) =
+            start_with(directory.path(), &Checks::default(), Arc::clone(&again));
+        let mut first = connect(directory.path()).await;
+        notify(&mut first, "").await;
+        let socket = directory.path().join("csi.vsphere.vmware.com-reg.sock");
+        let made = || std::fs::metadata(&socket).and_then(|found| found.modified()).ok();
+        let before = made();
+        again.notify_one();
+        until("the socket is a new one", BOUND, || async {
+            let now = made().filter(|now| Some(*now) != before);
+            Ok(now.map_or(Wait::NotYet("it is the old one".to_owned()), Wait::Done))
+        })
+        .await
+        .unwrap();
+        notify(&mut connect(directory.path()).await, "").await;
     }
 
     #[tokio::test]

@@ -1,26 +1,30 @@
 //! The controller: volumes of the cluster.
 //!
 //! ```text
-//!   configuration ─► cluster id ─► vCenters, followed ─► Sites ─► Volumes ─┬─ gRPC
-//!        └── changes: vcenters.rs                                          └─ attach controller, under the lease
+//!   configuration ─► cluster id ─► vCenters, followed ─┬─► Sites ─► Volumes ─┬─ gRPC
+//!        └── changes: vcenters.rs                      │                     └─ attach controller, under its lease
+//!                                                      └─► topology controller, under its lease
 //! ```
 //!
 //! gRPC is served from the start to the end. While no configuration is in force, calls are Unavailable.
 
-use std::{path::Path, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use cloud_config::{CsiConfig, Problems, Reader};
 use daemon::{
     admin::{Checks, Weight},
-    events::recorder,
-    lease::{self, Elector, Timing},
+    events::{Recorder, recorder},
+    lease::{self, Elector, Leadership, Timing},
     reload::{self, Contents},
-    supervise::Supervisor,
+    supervise::{self, Shutdown, Supervisor},
 };
 use kube::Client;
 use prometheus_client::registry::Registry;
 use tokio::sync::watch;
-use tracing::warn;
+use tracing::{info, warn};
 use vcenter::Sessions;
 use vsphere::proxy::Proxy;
 
@@ -31,7 +35,8 @@ use crate::{
     metrics::Metrics,
     proto::{controller_server::ControllerServer, identity_server::IdentityServer},
     rpc::{ControllerService, Identity},
-    serve::{Server, Services},
+    serve::{CannotServe, Server, Services},
+    topology,
     volumes::{Sites, Volumes, journal::Journal, nodes, volume_infos::VolumeInfos},
 };
 
@@ -48,7 +53,7 @@ pub(super) async fn work(
 ) -> Result<(), Failure> {
     let path = controller.config.path().to_owned();
     let (files, config) = reload::files(vec![path], parser(controller.config, environment.clone()));
-    config.usable()?;
+    let (is_zoned, zoned) = watch::channel(!config.usable()?.topology.is_empty());
     let client = settings.kubernetes.client(PROGRAM).await?;
     let mut registry = Registry::default();
     let metrics = Metrics::registered(&mut registry);
@@ -67,16 +72,18 @@ pub(super) async fn work(
     let (publish, sites) = watch::channel(Sites::default());
     let records = (journal.clone(), volume_infos);
     let volumes = Volumes::new(sites, nodes, records, controller.settle, controller.overcommit);
-    let services = Services::default()
-        .with(IdentityServer::new(Identity))
-        .with(ControllerServer::new(ControllerService::new(volumes.clone(), metrics.clone())));
-    let server = Server::bind(&settings.endpoint, services).await?;
-    if controller.attach {
-        let context = (client.clone(), volumes.clone(), metrics.clone());
-        attach(&settings, context, &checks, &mut registry, &mut tasks)?;
-    }
+    let service = ControllerService::new(volumes.clone(), metrics.clone());
+    let mut grpc = Grpc { endpoint: settings.endpoint.clone(), service, is_zoned: zoned };
+    let server = grpc.bind().await?;
+    let me = lease::identity()?;
+    let (events, writer) = recorder(client.clone(), COMPONENT, &me);
+    tasks.foundation.spawn("events", |shutdown| writer.run(shutdown));
+    let namespace = &settings.namespace;
+    let leases = Leases { client: &client, namespace, me, events, checks: &checks };
+    let attaching = controller.attach.then(|| (volumes.clone(), metrics.clone()));
+    let topology = leases.lead(attaching, &mut registry, &mut tasks);
     serve_health(&settings, &checks, registry, &mut tasks).await?;
-    tasks.work.spawn("grpc", |shutdown| server.run(shutdown));
+    tasks.work.spawn("grpc", |shutdown| grpc.serve(server, shutdown));
     let proxy = Proxy::from_variables(|name| environment.get(name).cloned());
     let sessions = Sessions::through(proxy);
     let run = Run {
@@ -89,6 +96,8 @@ pub(super) async fn work(
         sessions: sessions.clone(),
         journal,
         publish,
+        topology,
+        is_zoned,
     };
     tasks.work.spawn("vcenter", |shutdown| run.run(shutdown));
     let ended = tasks.run(ENDS_WITHIN).await;
@@ -101,29 +110,102 @@ pub(super) async fn work(
     Ok(ended?)
 }
 
-/// Starts the attach controller, which works while it holds the lease.
-fn attach(
-    settings: &Settings,
-    (client, volumes, metrics): (Client, Volumes, Metrics),
-    checks: &Checks,
-    registry: &mut Registry,
-    tasks: &mut Supervisor,
-) -> Result<(), Failure> {
-    let me = lease::identity()?;
-    let (events, writer) = recorder(client.clone(), COMPONENT, &me);
-    tasks.foundation.spawn("events", |shutdown| writer.run(shutdown));
-    let elector =
-        Elector::new(client.clone(), &settings.namespace, attach::LEASE, me, Timing::default());
-    let elector = elector.with_events(events.clone());
-    elector.register(registry);
-    let leadership = elector.leadership();
-    let (reported, check) = (leadership.clone(), checks.register("leaderElection", Weight::Life));
-    tasks.foundation.spawn("lease", |shutdown| elector.run(shutdown));
-    tasks.work.spawn("lease-check", |shutdown| lease::report(reported, check, shutdown));
-    tasks.work.spawn("attach", |shutdown| {
-        attach::run(client, volumes, leadership, events, metrics, shutdown)
-    });
-    Ok(())
+/// What is served at the socket.
+struct Grpc {
+    endpoint: PathBuf,
+    service: ControllerService,
+    /// Whether zones are configured.
+    is_zoned: watch::Receiver<bool>,
+}
+
+impl Grpc {
+    async fn bind(&mut self) -> Result<Server, CannotServe> {
+        let is_zoned = *self.is_zoned.borrow_and_update();
+        let services = Services::default()
+            .with(IdentityServer::new(Identity { is_zoned }))
+            .with(ControllerServer::new(self.service.clone()));
+        Server::bind(&self.endpoint, services).await
+    }
+
+    /// Serves until `shutdown`. When zones are added to the configuration or removed from it, connections are closed:
+    /// sidecars read the capabilities of a driver when they start, and end when they lose their connection.
+    async fn serve(mut self, mut server: Server, shutdown: Shutdown) -> Result<(), Failure> {
+        loop {
+            let (stop, requested) = supervise::shutdown();
+            let mut running = Box::pin(server.run(requested));
+            let is_over = tokio::select! {
+                ended = &mut running => return Ok(ended?),
+                () = shutdown.requested() => true,
+                Ok(()) = self.is_zoned.changed() => false,
+            };
+            drop(stop);
+            running.await?;
+            if is_over {
+                return Ok(());
+            }
+            info!(
+                zones = *self.is_zoned.borrow(),
+                "capabilities changed; sidecars have to connect again"
+            );
+            server = self.bind().await?;
+        }
+    }
+}
+
+/// The leases under which parts of the controller work.
+struct Leases<'a> {
+    client: &'a Client,
+    namespace: &'a str,
+    me: String,
+    events: Recorder,
+    checks: &'a Checks,
+}
+
+impl Leases<'_> {
+    /// Starts what works under a lease. Returns where zones learn of the configuration and the vCenters.
+    fn lead(
+        &self,
+        attaching: Option<(Volumes, Metrics)>,
+        registry: &mut Registry,
+        tasks: &mut Supervisor,
+    ) -> watch::Sender<topology::World> {
+        if let Some((volumes, metrics)) = attaching {
+            let client = self.client.clone();
+            let (leadership, events) = self.stand(attach::LEASE, "leaderElection", registry, tasks);
+            tasks.work.spawn("attach", |shutdown| {
+                attach::run(client, volumes, leadership, events, metrics, shutdown)
+            });
+        }
+        let (topology, worlds) = watch::channel(topology::World::default());
+        let client = self.client.clone();
+        let (leadership, events) = self.stand(topology::LEASE, "topologyLease", registry, tasks);
+        tasks.work.spawn("topology", |shutdown| {
+            topology::run(client, worlds, leadership, events, shutdown)
+        });
+        topology
+    }
+
+    /// Stands for election, and returns what the work under the lease needs.
+    fn stand(
+        &self,
+        lease: &str,
+        check: &str,
+        registry: &mut Registry,
+        tasks: &mut Supervisor,
+    ) -> (Leadership, Recorder) {
+        let timing = Timing::default();
+        let elector =
+            Elector::new(self.client.clone(), self.namespace, lease, self.me.clone(), timing);
+        let elector = elector.with_events(self.events.clone());
+        elector.register(registry);
+        let leadership = elector.leadership();
+        let (reported, check) = (leadership.clone(), self.checks.register(check, Weight::Life));
+        tasks.foundation.spawn(&format!("lease/{lease}"), |shutdown| elector.run(shutdown));
+        tasks.work.spawn(&format!("lease-check/{lease}"), |shutdown| {
+            lease::report(reported, check, shutdown)
+        });
+        (leadership, self.events.clone())
+    }
 }
 
 /// Why a file is not a configuration of this program.
@@ -156,18 +238,12 @@ fn parser(
         for warning in &accepted.warnings {
             warn!(%warning, "configuration warning");
         }
-        if !accepted.config.topology.is_empty() {
-            warn!(
-                "zones are configured and this version of the driver does not know them: volumes are made only on \
-                 datastores that every node of their vCenter reaches"
-            );
-        }
         Ok(accepted.config)
     }
 }
 
 /// The directory with credentials when the configuration names none, as for the cloud controller manager.
-fn secrets_directory() -> Option<std::path::PathBuf> {
+fn secrets_directory() -> Option<PathBuf> {
     let directory = Path::new("/etc/cloud/secrets");
     directory.is_dir().then(|| directory.to_owned())
 }

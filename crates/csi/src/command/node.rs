@@ -1,5 +1,7 @@
 //! A node: its disks become volumes of pods.
 
+use std::sync::Arc;
+
 use daemon::{
     admin::{Checks, Weight},
     client::InvalidKubernetes,
@@ -7,6 +9,7 @@ use daemon::{
 };
 use kube::Client;
 use prometheus_client::registry::Registry;
+use tokio::sync::Notify;
 use tracing::{info, warn};
 
 use super::{Failure, GRACE, serve_health};
@@ -18,6 +21,7 @@ use crate::{
     registration,
     rpc::{Identity, NodeService},
     serve::{Server, Services},
+    topology::NodeTopology,
 };
 
 pub(super) async fn work(settings: Settings, node: args::Node) -> Result<(), Failure> {
@@ -26,10 +30,14 @@ pub(super) async fn work(settings: Settings, node: args::Node) -> Result<(), Fai
         warn!("the variable NODE_NAME is missing; this node reports the default number of volumes");
     }
     // Who the VM is will be found out when the kubelet asks: the API may not answer, and nothing else needs it.
-    let machine = Machine::new(client.zip(node.name));
+    let api = client.zip(node.name);
+    let again = Arc::new(Notify::new());
+    let topology =
+        NodeTopology::new(api.clone(), node.registration.as_ref().map(|_| Arc::clone(&again)));
+    let machine = Machine::new(api);
     let services = Services::default()
-        .with(IdentityServer::new(Identity))
-        .with(NodeServer::new(NodeService::new(Node::default(), machine)));
+        .with(IdentityServer::new(Identity::default()))
+        .with(NodeServer::new(NodeService::new(Node::default(), machine, topology.clone())));
     let mut tasks = Supervisor::new()?;
     let server = Server::bind(&settings.endpoint, services).await?;
     let checks = Checks::default();
@@ -37,7 +45,10 @@ pub(super) async fn work(settings: Settings, node: args::Node) -> Result<(), Fai
     tasks.work.spawn("grpc", |shutdown| server.run(shutdown));
     if let Some(paths) = node.registration {
         let check = checks.register("registration", Weight::Readiness);
-        tasks.work.spawn("registration", |shutdown| registration::keep(paths, check, shutdown));
+        tasks
+            .work
+            .spawn("registration", |shutdown| registration::keep(paths, check, again, shutdown));
+        tasks.work.spawn("topology", |shutdown| topology.follow(shutdown));
     }
     Ok(tasks.run(GRACE).await?)
 }

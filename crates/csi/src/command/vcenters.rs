@@ -22,6 +22,7 @@ use super::{Failure, GRACE, controller::InvalidConfig};
 use crate::{
     cluster_id,
     metrics::Metrics,
+    topology,
     volumes::{
         Site, Sites,
         journal::{self, Journal},
@@ -41,6 +42,8 @@ struct Terms {
     distribution: Option<String>,
     snapshots: SnapshotLimits,
     auth_check: Duration,
+    /// The categories whose tags are read, and how often.
+    tags: (Vec<String>, Duration),
     /// The contents of its file of certificate authorities; none while it cannot be read.
     authorities: Option<Vec<u8>>,
 }
@@ -48,12 +51,14 @@ struct Terms {
 impl Terms {
     /// The terms of each vCenter.
     fn of(config: &CsiConfig, cluster: &str) -> Vec<Self> {
+        let categories: Vec<_> = config.topology.iter().map(|one| one.name.clone()).collect();
         let terms = |vcenter: &VCenter| Self {
             vcenter: vcenter.clone(),
             cluster: cluster.to_owned(),
             distribution: config.cluster_distribution.clone(),
             snapshots: config.snapshots.clone(),
             auth_check: config.intervals.auth_check,
+            tags: (categories.clone(), config.intervals.tags),
             authorities: authorities([vcenter]).first().and_then(|path| fs::read(path).ok()),
         };
         config.vcenters.iter().map(|one| terms(&one.vcenter)).collect()
@@ -97,6 +102,10 @@ pub(super) struct Run {
     pub(super) sessions: Sessions,
     pub(super) journal: Journal,
     pub(super) publish: watch::Sender<Sites>,
+    /// The same for zones.
+    pub(super) topology: watch::Sender<topology::World>,
+    /// Whether zones are configured.
+    pub(super) is_zoned: watch::Sender<bool>,
 }
 
 impl Run {
@@ -109,7 +118,9 @@ impl Run {
                 Some(None) => continue,
                 Some(Some(cluster)) => cluster,
             };
-            serving = self.reconcile(serving, Terms::of(&now, &cluster)).await?;
+            serving = self.reconcile(serving, &now, &cluster).await?;
+            let is_zoned = !now.topology.is_empty();
+            self.is_zoned.send_if_modified(|was| std::mem::replace(was, is_zoned) != is_zoned);
             let mut tasks = self.report(&now, &serving);
             let named = authorities(now.vcenters.iter().map(|one| &one.vcenter));
             tokio::select! {
@@ -123,6 +134,7 @@ impl Run {
             tasks.stop(GRACE).await?;
         }
         self.publish.send_replace(Sites::default());
+        self.topology.send_replace(topology::World::default());
         stop(serving).await?;
         Ok(())
     }
@@ -156,15 +168,20 @@ impl Run {
     async fn reconcile(
         &self,
         serving: Vec<Serving>,
-        wanted: Vec<Terms>,
+        config: &CsiConfig,
+        cluster: &str,
     ) -> Result<Vec<Serving>, Ended> {
+        let wanted = Terms::of(config, cluster);
         let is_start = serving.is_empty();
         let is_wanted = |one: &Serving| wanted.iter().any(|next| one.terms.serve(next));
         let (mut kept, ended): (Vec<_>, Vec<_>) = serving.into_iter().partition(is_wanted);
         let is_changed = !ended.is_empty() || wanted.len() != kept.len();
         if !ended.is_empty() {
             // Those that stay are used while the others log out, whose volumes and nodes are not taken for absent.
-            let changing = ended.iter().map(|one| one.terms.vcenter.server.clone());
+            let changing: Vec<_> =
+                ended.iter().map(|one| one.terms.vcenter.server.clone()).collect();
+            let world = topology_world(config, &kept).while_changing(changing.clone());
+            self.topology.send_replace(world);
             self.publish.send_replace(sites(&kept).while_changing(changing));
         }
         // Before the new ones begin: a vCenter has one session at a time.
@@ -183,6 +200,7 @@ impl Run {
         if is_changed {
             self.publish.send_replace(sites(&kept));
         }
+        self.topology.send_replace(topology_world(config, &kept));
         if is_changed && !is_start {
             info!(vcenters = kept.len(), "configuration reloaded");
         }
@@ -190,10 +208,11 @@ impl Run {
     }
 
     fn follow(&self, terms: Terms) -> Option<Serving> {
-        let Terms { vcenter, cluster, distribution, snapshots, auth_check, .. } = &terms;
+        let Terms { vcenter, cluster, distribution, snapshots, auth_check, tags, .. } = &terms;
         info!(cluster, vcenter = vcenter.name, "serving volumes");
         let storage = Some(StorageInterest { auth_check: *auth_check });
-        let interests = Interests { storage, ..Interests::default() };
+        let (categories, tags_every) = (tags.0.clone(), Some(tags.1));
+        let interests = Interests { categories, tags_every, storage };
         let vcenters = std::slice::from_ref(vcenter);
         vcenter::describe(vcenters);
         let (metrics, sessions, mut tasks) =
@@ -221,6 +240,10 @@ impl Run {
 
 fn sites(serving: &[Serving]) -> Sites {
     Sites::new(serving.iter().map(|one| Arc::clone(&one.site)))
+}
+
+fn topology_world(config: &CsiConfig, serving: &[Serving]) -> topology::World {
+    topology::World::new(config, serving.iter().map(|one| Arc::clone(&one.site)))
 }
 
 async fn stop(serving: Vec<Serving>) -> Result<(), Ended> {

@@ -1,5 +1,5 @@
-//! The CustomResourceDefinitions of the driver's records: operations that are remembered over a crash, and which vCenter
-//! has a volume.
+//! The CustomResourceDefinitions of the driver's records: operations that are remembered over a crash, which vCenter has a
+//! volume, and in which zone a node is.
 //!
 //! The Go driver installs them by itself when it starts. Ours have its names and fields and are more tolerant: fields
 //! that a newer Go driver writes are kept, and few are required, so that each driver reads what the other wrote.
@@ -8,7 +8,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use serde_json::{Value, from_value, json};
 
 pub(super) fn definition() -> Result<CustomResourceDefinition, serde_json::Error> {
-    namespaced("CnsVolumeOperationRequest", "cnsvolumeoperationrequests", &schema())
+    made("Namespaced", "CnsVolumeOperationRequest", "cnsvolumeoperationrequests", &schema())
 }
 
 pub(super) fn volume_infos() -> Result<CustomResourceDefinition, serde_json::Error> {
@@ -26,10 +26,44 @@ pub(super) fn volume_infos() -> Result<CustomResourceDefinition, serde_json::Err
             },
         },
     });
-    namespaced("CNSVolumeInfo", "cnsvolumeinfoes", &schema)
+    made("Namespaced", "CNSVolumeInfo", "cnsvolumeinfoes", &schema)
 }
 
-fn namespaced(
+/// Without a status subresource, as the Go driver has it: node and controller write the object as a whole.
+pub(super) fn topologies() -> Result<CustomResourceDefinition, serde_json::Error> {
+    let text = || json!({"type": "string"});
+    let label = json!({
+        "type": "object",
+        "required": ["key", "value"],
+        "properties": {"key": text(), "value": text()},
+    });
+    let schema = json!({
+        "description": "The zone of a node: asked for by the driver's pod on it, and answered by the controller.",
+        "type": "object",
+        "required": ["spec"],
+        "properties": {
+            "spec": {
+                "type": "object",
+                "x-kubernetes-preserve-unknown-fields": true,
+                "required": ["nodeID"],
+                "properties": {"nodeID": text(), "nodeuuid": text()},
+            },
+            "status": {
+                "type": "object",
+                "x-kubernetes-preserve-unknown-fields": true,
+                "properties": {
+                    "status": text(),
+                    "topologyLabels": {"type": "array", "items": label},
+                    "errorMessage": text(),
+                },
+            },
+        },
+    });
+    made("Cluster", "CSINodeTopology", "csinodetopologies", &schema)
+}
+
+fn made(
+    scope: &str,
     kind: &str,
     plural: &str,
     schema: &Value,
@@ -38,7 +72,7 @@ fn namespaced(
         "metadata": {"name": format!("{plural}.cns.vmware.com")},
         "spec": {
             "group": "cns.vmware.com",
-            "scope": "Namespaced",
+            "scope": scope,
             "names": {
                 "kind": kind,
                 "listKind": format!("{kind}List"),

@@ -37,7 +37,13 @@ impl Default for Images {
 impl Images {
     pub(super) fn containers(&self) -> [Value; 3] {
         [
-            container("csi-provisioner", &self.provisioner, &["--default-fstype=ext4"]),
+            // A volume is made in the zone of the node that was chosen for its pod, and nowhere else. Without zones, of which
+            // the driver tells when it starts, this has no effect.
+            container(
+                "csi-provisioner",
+                &self.provisioner,
+                &["--default-fstype=ext4", "--strict-topology"],
+            ),
             // Volumes in use are grown, too; to watch every pod for those that are not would be for nothing.
             container("csi-resizer", &self.resizer, &["--handle-volume-inuse-error=false"]),
             container("csi-snapshotter", &self.snapshotter, &[]),
@@ -69,7 +75,7 @@ fn container(name: &str, image: &str, flags: &[&str]) -> Value {
     })
 }
 
-/// What csi-provisioner requests as it is started here: without topology and capacities.
+/// What csi-provisioner requests as it is started here: without capacities.
 #[must_use]
 pub fn provisioner_permissions() -> Vec<Permission> {
     let storage = |resource| ("storage.k8s.io", resource);
@@ -80,8 +86,9 @@ pub fn provisioner_permissions() -> Vec<Permission> {
         // Updated when the node that was chosen for a claim is gone, and while a claim is cloned.
         new(("", "persistentvolumeclaims"), &["list", "watch", "update"]),
         new(storage("storageclasses"), &["list", "watch"]),
-        // The node that was chosen for a claim.
-        new(("", "nodes"), &["get"]),
+        // The node that was chosen for a claim; all of them, and the keys of their zones, where there are zones.
+        new(("", "nodes"), &["get", "list", "watch"]),
+        new(storage("csinodes"), &["list", "watch"]),
         // A volume is deleted when it is attached nowhere.
         new(storage("volumeattachments"), &["list", "watch"]),
         // The sources of claims.

@@ -13,8 +13,12 @@ use crate::{
 };
 
 /// The identity service, the same in every process of the driver: what one of them cannot do, another one can.
-#[derive(Debug, Clone, Copy)]
-pub struct Identity;
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Identity {
+    /// Whether volumes are placed by zones. A provisioner that reads so makes no volume for a node without a zone, so it
+    /// must not be said where no zones are configured.
+    pub is_zoned: bool,
+}
 
 #[tonic::async_trait]
 impl Server for Identity {
@@ -35,11 +39,14 @@ impl Server for Identity {
     ) -> Result<Response<GetPluginCapabilitiesResponse>, Status> {
         let controller = Service { r#type: service::Type::ControllerService.into() };
         let online = VolumeExpansion { r#type: volume_expansion::Type::Online.into() };
+        let constraints = Service { r#type: service::Type::VolumeAccessibilityConstraints.into() };
+        let constraints = self.is_zoned.then_some(plugin_capability::Type::Service(constraints));
         let kinds = [
             plugin_capability::Type::Service(controller),
             plugin_capability::Type::VolumeExpansion(online),
         ];
-        let capabilities = kinds.map(|kind| PluginCapability { r#type: Some(kind) }).to_vec();
+        let kinds = kinds.into_iter().chain(constraints);
+        let capabilities = kinds.map(|kind| PluginCapability { r#type: Some(kind) }).collect();
         Ok(Response::new(GetPluginCapabilitiesResponse { capabilities }))
     }
 

@@ -12,12 +12,14 @@ use crate::{
         NodeGetVolumeStatsRequest, NodeGetVolumeStatsResponse, NodePublishVolumeRequest,
         NodePublishVolumeResponse, NodeServiceCapability, NodeStageVolumeRequest,
         NodeStageVolumeResponse, NodeUnpublishVolumeRequest, NodeUnpublishVolumeResponse,
-        NodeUnstageVolumeRequest, NodeUnstageVolumeResponse, VolumeCondition, VolumeUsage,
+        NodeUnstageVolumeRequest, NodeUnstageVolumeResponse, Topology, VolumeCondition,
+        VolumeUsage,
         node_server::Node as Server,
         node_service_capability::{self, Rpc, rpc},
         volume_usage::Unit,
     },
     serve::about_volume,
+    topology::NodeTopology,
 };
 
 /// The node service.
@@ -25,12 +27,13 @@ use crate::{
 pub struct NodeService {
     node: Node,
     machine: Machine,
+    topology: NodeTopology,
 }
 
 impl NodeService {
     /// The service of a node.
-    pub fn new(node: Node, machine: Machine) -> Self {
-        Self { node, machine }
+    pub fn new(node: Node, machine: Machine, topology: NodeTopology) -> Self {
+        Self { node, machine, topology }
     }
 }
 
@@ -130,10 +133,13 @@ impl Server for NodeService {
         &self,
         _request: Request<NodeGetInfoRequest>,
     ) -> Result<Response<NodeGetInfoResponse>, Status> {
+        let node_id = self.machine.id().await?;
+        let labels = self.topology.labels(&node_id).await?;
+        let segments = labels.into_iter().collect();
         Ok(Response::new(NodeGetInfoResponse {
-            node_id: self.machine.id().await?,
+            node_id,
             max_volumes_per_node: self.machine.max_volumes().await,
-            accessible_topology: None,
+            accessible_topology: Some(Topology { segments }).filter(|one| !one.segments.is_empty()),
         }))
     }
 }

@@ -130,7 +130,7 @@ impl Identity for Slow {
 
 #[tokio::test]
 async fn calls_are_answered_and_what_is_not_there_is_unimplemented() {
-    let served = Served::start(rpc::Identity).await;
+    let served = Served::start(rpc::Identity::default()).await;
     let mut client = served.client().await;
     assert_eq!(probe(&mut client).await.unwrap().ready, Some(true));
     for unknown in ["/csi.v1.Identity/Guess", "/csi.v1.Controller/CreateVolume", "/Probe", "/"] {
@@ -230,7 +230,7 @@ async fn a_caller_that_gives_up_is_logged() {
 
 #[tokio::test]
 async fn connections_that_hang_keep_nobody_from_calling() {
-    let served = Served::start(rpc::Identity).await;
+    let served = Served::start(rpc::Identity::default()).await;
     let mut idle = Vec::new();
     for _ in 0..150 {
         idle.push(UnixStream::connect(served.socket()).await.unwrap());
@@ -323,7 +323,7 @@ async fn first_frame(stream: &mut UnixStream, kinds: &[u8]) -> u8 {
 
 #[tokio::test]
 async fn kubelets_which_send_a_path_as_authority_are_answered() {
-    let served = Served::start(rpc::Identity).await;
+    let served = Served::start(rpc::Identity::default()).await;
     let mut stream = UnixStream::connect(served.socket()).await.unwrap();
     stream.write_all(&super::authority::tests::recorded()).await.unwrap();
     // Headers, or a reset.

@@ -25,3 +25,4 @@ mod snapshots;
 mod vcenters;
 mod volumes;
 mod world;
+mod zones;

@@ -26,6 +26,8 @@ const OTHER_NODES: [&str; 2] =
     ["4230b1a0-5eed-4000-8000-000000000003", "4230b1a0-5eed-4000-8000-000000000004"];
 /// How the second one is called: the first one has the same address.
 const OTHER: &str = "localhost";
+/// Several vCenters must have zones.
+const LABELS: &str = "[Labels]\ntopology-categories = \"k8s-zone\"\n";
 const TIB: u64 = 1 << 40;
 
 struct TwoVCenters {
@@ -60,10 +62,15 @@ impl TwoVCenters {
         let port = self.other.url().trim_end_matches("/sdk").rsplit_once(':').unwrap().1;
         format!(
             "{}[VirtualCenter \"{OTHER}\"]\nuser = \"csi@vsphere.local\"\npassword = \"Lab-csi-1!\"\n\
-             port = \"{port}\"\nca-file = \"{}\"\n[Labels]\ntopology-categories = \"k8s-zone\"\n",
+             port = \"{port}\"\nca-file = \"{}\"\n{LABELS}",
             self.world.configuration(""),
             self.other.authority().display()
         )
+    }
+
+    /// The configuration with the first one alone, and the same zones.
+    fn configuration_of_the_first(&self) -> String {
+        self.world.configuration("") + LABELS
     }
 
     /// A controller that knows both inventories.
@@ -229,7 +236,7 @@ async fn a_volume_is_found_again_after_its_record_was_deleted_and_the_go_drivers
 #[tokio::test]
 async fn while_a_vcenter_is_being_replaced_nothing_of_it_is_taken_for_absent() {
     let both = TwoVCenters::start().await;
-    both.configure(&both.world.configuration(""));
+    both.configure(&both.configuration_of_the_first());
     let controller = both.world.run(&[]).await;
     controller.until_ready().await;
     // Without a record, as from the time of one vCenter.
@@ -330,7 +337,7 @@ async fn a_vcenter_that_hangs_or_dies_hinders_nothing_of_the_other() {
 #[tokio::test]
 async fn a_vcenter_is_added_changed_and_removed_without_a_new_session_at_the_other() {
     let both = TwoVCenters::start().await;
-    let (first, second) = (both.world.configuration(""), both.configuration());
+    let (first, second) = (both.configuration_of_the_first(), both.configuration());
     both.configure(&first);
     let controller = both.world.run(&[]).await;
     controller.until_ready().await;

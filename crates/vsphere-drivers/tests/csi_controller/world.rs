@@ -81,7 +81,8 @@ impl World {
         // By its name, as the link in the image calls it.
         symlink(env!("CARGO_BIN_EXE_vsphere-drivers"), world.path("vsphere-csi")).unwrap();
         let made = manifests::manifests(&Parameters::default()).unwrap();
-        let records = [made.records, made.volume_infos].map(|one| to_value(one).unwrap());
+        let records =
+            [made.records, made.volume_infos, made.topologies].map(|one| to_value(one).unwrap());
         let objects = [vec![to_value(made.namespace).unwrap()], records.to_vec()].concat();
         world.plane.apply(&objects).unwrap();
         for (at, id) in (1..).zip(NODES) {

@@ -12,6 +12,7 @@ mod snapshots;
 mod stateful;
 mod tenant;
 mod trouble;
+mod zones;
 
 use lab::{Spec, VCenterSpec, csi_driver, image, manifest_files};
 
