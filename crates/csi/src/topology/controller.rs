@@ -41,7 +41,7 @@ use super::{
 };
 
 /// Changes of vCenters come in bursts.
-const BURST: Duration = Duration::from_millis(500);
+const BURST: Duration = Duration::from_secs(1);
 /// How long a node that asks waits for a vCenter before it hears that this does not answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Requests at once.
