@@ -92,6 +92,9 @@ pub enum Moment {
     /// The same, although the work was done.
     #[serde(rename = "result-done")]
     ResultDone,
+    /// The same, and the work begins as with [`Moment::Hold`].
+    #[serde(rename = "result-late")]
+    ResultLate,
     /// Its task never ends.
     #[serde(rename = "task-never")]
     Never,

@@ -55,7 +55,7 @@ type Fate struct {
 	SkipWork bool                       // nothing is done
 	Half     bool                       // the work is half done
 	Hold     bool                       // the work waits for Release or for a restart
-	Late     bool                       // the task fails with Fault at once, its work waits as with Hold
+	Late     bool                       // the task ends with Fault or Result at once, its work waits as with Hold
 	Gone     bool                       // the task cannot be found once its work is done
 	Hang     bool                       // the task stays running for ever, after the work
 	Fault    types.BaseMethodFault      // replaces the result, after the work

@@ -140,7 +140,7 @@ func (m *Manager) nameOf(ref types.ManagedObjectReference) (name string) {
 func (m *Manager) run(j *job) {
 	defer m.jobs.leave(j)
 	if j.fate.Late {
-		m.end(j, nil, j.fate.Fault)
+		m.end(j, j.fate.Result, j.fate.Fault)
 	}
 	extent, goOn := j.await()
 	if !goOn {

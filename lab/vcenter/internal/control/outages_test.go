@@ -192,9 +192,16 @@ func TestTasksCanFailAtHalfTimeBeLateOrVanish(t *testing.T) {
 	if answer := l.must("POST", "/tasks/release", ""); answer["released"] != 1.0 || volumes() != 1 {
 		t.Errorf("released %v, %d volumes", answer, volumes())
 	}
+	l.must("POST", "/faults", `{"method":"CnsCreateVolume","at":"result-late","fault":"Timedout"}`)
+	if found := l.volumeFault(l.createOn("later", "/dc-1/datastore/vsan-1", "")); found == nil || kind(found.Fault) != "types.Timedout" || volumes() != 1 {
+		t.Errorf("later: %+v, %d volumes", found, volumes())
+	}
+	if answer := l.must("POST", "/tasks/release", ""); answer["released"] != 1.0 || volumes() != 2 {
+		t.Errorf("released %v, %d volumes", answer, volumes())
+	}
 	l.must("POST", "/faults", `{"method":"CnsCreateVolume","at":"task-half","fault":"CnsFault","fields":{"reason":"x"}}`)
 	task = l.started(l.createOn("half", "/dc-1/datastore/vsan-1", ""))
-	if err := task.Wait(l.ctx); kind(fault(err)) != "types.CnsFault" || volumes() != 1 || len(l.fcds("/dc-1/datastore/vsan-1")) != 2 {
+	if err := task.Wait(l.ctx); kind(fault(err)) != "types.CnsFault" || volumes() != 2 || len(l.fcds("/dc-1/datastore/vsan-1")) != 3 {
 		t.Errorf("half: %v, %d volumes, disks %v", err, volumes(), l.fcds("/dc-1/datastore/vsan-1"))
 	}
 	l.must("POST", "/faults", `{"method":"CnsCreateVolume","at":"task-gone"}`)
@@ -204,7 +211,7 @@ func TestTasksCanFailAtHalfTimeBeLateOrVanish(t *testing.T) {
 		var state mo.Task // govmomi's wait would not notice that the task leaves
 		err = l.client.RetrieveOne(l.ctx, task.Reference(), []string{"info"}, &state)
 	}
-	if kind(fault(err)) != "types.ManagedObjectNotFound" || volumes() != 2 {
+	if kind(fault(err)) != "types.ManagedObjectNotFound" || volumes() != 3 {
 		t.Errorf("gone: %v, %d volumes", err, volumes())
 	}
 }

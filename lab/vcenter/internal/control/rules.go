@@ -108,6 +108,10 @@ func checkTask(rule traffic.CallRule) error {
 		if !ofCNS {
 			return wrong("at", "only a method of CNS can be half done")
 		}
+	case traffic.AtResultLate:
+		if !ofCNS {
+			return wrong("at", "only a method of CNS has results of volumes")
+		}
 	case traffic.AtHold, traffic.AtLate, traffic.AtGone:
 		if !ofCNS && !ofVSLM {
 			return wrong("at", "%s is for methods of CNS and VSLM", rule.At)

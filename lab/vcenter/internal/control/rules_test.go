@@ -372,6 +372,7 @@ func TestAWrongRequestIsRefusedAndChangesNothing(t *testing.T) {
 		{"/http", `{"path":"/sdk","kind":"reset","status":500}`, "status"},
 		{"/faults", `{"method":"PowerOffVM_Task","at":"task-hold"}`, "at"},
 		{"/faults", `{"method":"VslmCreateDisk_Task","at":"task-half","fault":"NotFound"}`, "at"},
+		{"/faults", `{"method":"VslmCreateDisk_Task","at":"result-late","fault":"NotFound"}`, "at"},
 		{"/faults", `{"method":"CnsCreateVolume","at":"task-late"}`, "fault"},
 		{"/faults", `{"method":"CnsCreateVolume","at":"task-gone","fault":"NotFound"}`, "fault"},
 		{"/http", `{"path":"/rest","kind":"unauthenticated","status":99}`, "status"},

@@ -19,6 +19,7 @@ const (
 	AtNever      = "task-never"  // the task does its work and stays running
 	AtResult     = "result"      // a CNS task succeeds, nothing is done, and the fault is in the volume's result
 	AtResultDone = "result-done" // the same, but the work is done
+	AtResultLate = "result-late" // the same, but the work begins when it is released
 	AtHalf       = "task-half"   // a CNS task changes the disks but not CNS's records, and fails with the fault
 	AtHold       = "task-hold"   // a task of CNS or VSLM runs, and begins its work when it is released
 	AtLate       = "task-late"   // a task of CNS or VSLM fails with the fault, and begins its work when it is released
@@ -26,7 +27,7 @@ const (
 )
 
 // Places lists where a rule may strike.
-var Places = []string{AtCall, AtTask, AtTaskDone, AtNever, AtResult, AtResultDone, AtHalf, AtHold, AtLate, AtGone}
+var Places = []string{AtCall, AtTask, AtTaskDone, AtNever, AtResult, AtResultDone, AtResultLate, AtHalf, AtHold, AtLate, AtGone}
 
 // Chance says when a rule strikes: it lets Skip matches pass, then strikes Count times (0 is for ever), each time with
 // the given probability. The dice are seeded, so that a run can be repeated.

@@ -222,6 +222,8 @@ func (v *VCenter) ruled(ctx *simulator.Context) cns.Fate {
 		return cns.Fate{SkipWork: true, Result: cns.VolumeFault(fate.Fault)}
 	case traffic.AtResultDone:
 		return cns.Fate{Blame: fate.Fault}
+	case traffic.AtResultLate:
+		return cns.Fate{Late: true, Result: cns.VolumeFault(fate.Fault)}
 	}
 	return cns.Fate{Hang: true}
 }
