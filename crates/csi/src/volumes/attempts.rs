@@ -13,8 +13,7 @@ use vsphere::{
 
 use super::{
     Inner,
-    journal::{Journal, Record},
-    refused::is_certain,
+    journal::{self, Journal, Record},
 };
 use crate::refusal::{Kind, Refusal};
 
@@ -92,7 +91,11 @@ pub(super) async fn wait_out(
         inner.journal.under_way(record.clone()).await.map_err(while_open)?;
     }
     let what = format!("{what}: an earlier attempt may still be under way at vCenter {vcenter}");
-    Err(Refusal::new(Kind::Busy, what).remedy("it is tried again until that is settled"))
+    let refusal = Refusal::new(Kind::Busy, what).remedy("it is tried again until that is settled");
+    Err(match record.and_then(journal::reason) {
+        Some(reason) => refusal.because(reason),
+        None => refusal,
+    })
 }
 
 /// Whether the task may still make what it was started for.
@@ -100,9 +103,12 @@ pub(super) fn is_running(error: &Error) -> bool {
     matches!(error.failure().cause, Cause::StillRunning(_) | Cause::Closed)
 }
 
-/// Whether the outcome of the task cannot be known from the task.
+/// Whether the outcome of the task cannot be known from the task: only a fault of its own tells that it ended.
 pub(super) fn is_lost(error: &Error) -> bool {
-    !is_certain(error)
+    !matches!(
+        error.failure().cause,
+        Cause::Fault(_) | Cause::TaskFailed(_) | Cause::Unplaced { .. } | Cause::NotDetached { .. }
+    )
 }
 
 /// While the outcome is open, callers must not take the refusal for final and forget what was asked for.

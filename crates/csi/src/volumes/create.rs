@@ -20,18 +20,20 @@
 //! whose answers may be minutes old, and among the first class disks, which are not cached. A volume that exists is
 //! adopted, never deleted.
 
+mod failure;
 mod places;
+mod same;
 
 use vsphere::{
     cns::{Content, Created, NewVolume, Select},
     connection::Connection,
-    error::{Error, Missing, Remedy},
-    inventory::{self, Uuid},
+    error::Error,
+    inventory::Uuid,
     types::{CnsVolumeId, VslmVsoVStorageObjectResult},
     vslm,
 };
 
-use self::places::Places;
+use self::{failure::Failure, places::Places};
 use super::{
     Create, Inner, Volume,
     attempts::{self, is_lost, is_running, while_open},
@@ -39,7 +41,7 @@ use super::{
     journal::{self, Attempt, Plan, Purpose, Record},
     names::cns_name,
     placement::{Candidate, Size},
-    refused::{is_ambiguous, is_certain, refused},
+    refused::{is_ambiguous, is_certain, proves_absence, refused},
     site::Site,
     sources::{self, Original, Source},
 };
@@ -133,8 +135,8 @@ impl Creation<'_> {
             Some(Attempt::Done { volume }) => {
                 // If it is gone, it was deleted since.
                 if let Some(mebibytes) = self.size(volume).await.map_err(while_open)? {
-                    self.check_same(record.as_ref())?;
                     let found = Found { id: volume.clone(), mebibytes, in_cns: true };
+                    self.refuse_others(record.as_ref(), &found).await?;
                     return self.adopt(found, None).await;
                 }
                 if let Some(record) = record.as_ref() {
@@ -152,7 +154,9 @@ impl Creation<'_> {
                     Err(error) => {
                         let volume = &self.request.name;
                         tracing::info!(volume, %error, "earlier attempt to create the volume did not succeed");
-                        uncertain = (is_lost(&error) || is_ambiguous(&error)).then_some(*at);
+                        let is_open =
+                            is_lost(&error) || is_ambiguous(&error) || !proves_absence(&error);
+                        uncertain = is_open.then_some(*at);
                     }
                 }
             }
@@ -200,14 +204,8 @@ impl Creation<'_> {
             let new = NewVolume { datastores, ..places.new.clone() };
             match Box::pin(self.call(record, &plan, new)).await? {
                 Tried::Made(volume) => return Ok(volume),
-                Tried::NotThere(error, begun) => {
+                Tried::NotThere(reason, error, begun) => {
                     tracing::warn!(volume = self.request.name, datastore = candidate.path, %error, "datastore did not take the volume");
-                    let reason = match error.remedy {
-                        Remedy::Refused if self.is_full(&candidate, &places).await => {
-                            Kind::Exhausted
-                        }
-                        _ => refused("", error.clone()).kind,
-                    };
                     if reason != Kind::Exhausted {
                         kind = reason;
                     }
@@ -228,16 +226,6 @@ impl Creation<'_> {
             Some(advice) => refusal.remedy(advice),
             None => refusal,
         })
-    }
-
-    /// Whether a datastore that did not take the volume is full by now: vCenter may report that with the same fault as any
-    /// other failure. With `--overcommit`, free space is not a reason.
-    async fn is_full(&self, place: &Candidate, places: &Places) -> bool {
-        let read = self.connection.read_one::<inventory::Datastore, _>(&place.datastore).await;
-        let lacks =
-            |free: i64| u64::try_from(free).is_ok_and(|free| free < bytes(places.mebibytes));
-        !self.inner.overcommit
-            && matches!(read, Ok(Some(now)) if now.is_usable() && lacks(now.free))
     }
 
     async fn begin(&self, known: Record, plan: &Plan) -> Result<Record, Refusal> {
@@ -272,19 +260,19 @@ impl Creation<'_> {
         mut new: NewVolume,
     ) -> Result<Tried, Refusal> {
         let (mut record, mut created) = self.make(record, &new).await?;
-        if let Err(error) = &created
+        if let Err(failure) = &created
             && new.id.is_some()
-            && is_unsupported(error)
+            && is_unsupported(&failure.error)
         {
             // Hosts that are older than vCenter know no ids that clients choose.
             new.id = None;
-            record = self.inner.journal.failed(record, &error.to_string()).await?;
+            record = self.inner.journal.failed(record, &failure.error.to_string()).await?;
             record = self.begin(record, plan).await?;
             (record, created) = self.make(record, &new).await?;
         }
         match created {
             Ok(created) => Ok(Tried::Made(self.finish(Some(record), created).await?)),
-            Err(error) => self.failed(record, error).await,
+            Err(failure) => self.failed(record, plan, &new, failure).await,
         }
     }
 
@@ -294,11 +282,11 @@ impl Creation<'_> {
         &self,
         record: Record,
         new: &NewVolume,
-    ) -> Result<(Record, Result<Created, Error>), Refusal> {
+    ) -> Result<(Record, Result<Created, Failure>), Refusal> {
         let started = match self.connection.volumes().create(new).await {
             Ok(started) => started,
             Err(error) if !is_certain(&error) => return Err(self.open(Some(record), error).await),
-            Err(error) => return Ok((record, Err(error))),
+            Err(error) => return Ok((record, Err(Failure::of_call(error)))),
         };
         let name = &self.request.name;
         let (record, ended) = attempts::follow(&self.inner.journal, name, record, &started).await;
@@ -306,7 +294,7 @@ impl Creation<'_> {
             Err(error) if is_running(&error) || is_lost(&error) => {
                 Err(self.open(Some(record?), error).await)
             }
-            ended => Ok((record?, ended)),
+            ended => Ok((record?, ended.map_err(Failure::of_task))),
         }
     }
 
@@ -314,29 +302,6 @@ impl Creation<'_> {
     async fn open(&self, record: Option<Record>, error: Error) -> Refusal {
         attempts::note_under_way(&self.inner.journal, &self.request.name, record).await;
         while_open(self.refused(error))
-    }
-
-    /// After a failure: nothing was made, or it is adopted.
-    async fn failed(&self, record: Record, error: Error) -> Result<Tried, Refusal> {
-        if let Some(name) = &self.request.policy {
-            self.site.policies.forget(name);
-        }
-        if let Some(found) = self.find().await.map_err(while_open)? {
-            return Ok(Tried::Made(self.adopt(found, Some(record)).await?));
-        }
-        if is_ambiguous(&error) {
-            // What CNS began may still end.
-            return Err(self.open(Some(record), error).await);
-        }
-        let record = self.inner.journal.failed(record, &error.to_string()).await?;
-        match error.remedy {
-            Remedy::NoSpace
-            | Remedy::Refused
-            | Remedy::NoPermission { .. }
-            | Remedy::NotFound { what: Missing::Object(_) | Missing::Unnamed }
-            | Remedy::Retry => Ok(Tried::NotThere(error, Box::new(record))),
-            _ => Err(self.refused(error)),
-        }
     }
 
     /// Records a volume that was made, and answers.
@@ -375,7 +340,7 @@ impl Creation<'_> {
 
     /// Answers with a volume that exists, if it is what is asked for.
     async fn adopt(&self, found: Found, record: Option<Record>) -> Result<Volume, Refusal> {
-        self.check_same(record.as_ref())?;
+        self.refuse_others(record.as_ref(), &found).await?;
         let Found { id, mebibytes, in_cns } = found;
         let mut size = bytes(mebibytes);
         // One with a source may have been left as large as that.
@@ -496,38 +461,6 @@ impl Creation<'_> {
         self.site.metadata(&self.connection).await.map_err(|error| self.refused(error))
     }
 
-    /// Refuses a volume whose attempt asked for something else. Before it is known that the attempt made a volume
-    /// there is nothing to compare: the class may have been corrected since.
-    fn check_same(&self, record: Option<&Record>) -> Result<(), Refusal> {
-        let failed = |record: &&Record| journal::attempt(record) == Some(Attempt::Failed);
-        let Some(plan) = record.filter(|one| !failed(one)).and_then(journal::plan) else {
-            return Ok(());
-        };
-        let differs = |what: &str| {
-            let name = &self.request.name;
-            let what = format!("volume {name} was requested before with another {what}");
-            Err(Refusal::new(Kind::Differs, what))
-        };
-        if plan.policy != self.request.policy {
-            return differs("storage policy");
-        }
-        let Plan { url, datastores, cluster, .. } = &plan;
-        let asked = &self.request.selection;
-        if *url != asked.url {
-            return differs("datastore URL");
-        }
-        if (datastores, cluster) != (&asked.datastores, &asked.cluster) {
-            return differs("list of datastores or datastore cluster");
-        }
-        if plan.source != self.request.source.as_ref().map(ToString::to_string) {
-            return differs("source");
-        }
-        let size = bytes(plan.size);
-        let fits =
-            size >= self.request.required && self.request.limit.is_none_or(|limit| size <= limit);
-        if fits { Ok(()) } else { differs("size") }
-    }
-
     /// Refuses if this vCenter cannot tell what became of a volume, because another one made it.
     fn check_here(&self, volume: &str, vcenter: &str) -> Result<(), Refusal> {
         if self.site.is_named(vcenter) {
@@ -558,7 +491,8 @@ fn first(found: impl Iterator<Item = (String, i64)>, in_cns: bool) -> Option<Fou
 /// What came of an attempt.
 enum Tried {
     Made(Volume),
-    NotThere(Error, Box<Record>),
+    /// Nothing, for a reason of this kind: the next datastore may be tried.
+    NotThere(Kind, Error, Box<Record>),
 }
 
 fn is_unsupported(error: &Error) -> bool {

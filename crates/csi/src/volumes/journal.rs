@@ -38,7 +38,7 @@ const MOST_OPERATIONS: usize = 10;
 const LONGEST_NAME: usize = 253;
 /// How long a record stays after its operation ended.
 const KEPT: SignedDuration = SignedDuration::from_mins(15);
-/// How long a record stays whose operation did not end: vCenter forgets tasks much earlier, and a later attempt
+/// How long a record stays whose operation did not end, or whose volume is not what was requested last: vCenter forgets tasks much earlier, and a later attempt
 /// searches for the volume anyway.
 const KEPT_UNFINISHED: SignedDuration = SignedDuration::from_hours(24);
 const PAGE: u32 = 500;
@@ -258,6 +258,33 @@ impl Journal {
         ended.await.map(|_| ())
     }
 
+    /// Records what the volume of the attempt differs in from a request for it.
+    pub(crate) async fn differs(
+        &self,
+        record: Record,
+        volume: &str,
+        size: i64,
+        why: &str,
+    ) -> Result<(), Refusal> {
+        let ended = self.change(signed(record), |status, operation| {
+            volume.clone_into(&mut status.volume);
+            status.capacity = size;
+            end(status, operation, SUCCESS, why);
+        });
+        ended.await.map(|_| ())
+    }
+
+    /// Records that the attempt failed for a reason that does not prove that it made nothing.
+    pub(crate) async fn doubted(
+        &self,
+        mut record: Record,
+        plan: &Plan,
+        why: &str,
+    ) -> Result<Record, Refusal> {
+        planned(&mut record, plan);
+        self.change(signed(record), |_, operation| why.clone_into(&mut operation.error)).await
+    }
+
     /// Records that the attempt made nothing.
     pub(crate) async fn failed(&self, record: Record, why: &str) -> Result<Record, Refusal> {
         self.change(signed(record), |status, operation| {
@@ -338,10 +365,7 @@ fn begun(mut record: Record, vcenter: &str, purpose: Purpose<'_>) -> Record {
     let annotations = record.metadata.annotations.get_or_insert_default();
     annotations.remove(UNDER_WAY);
     match purpose {
-        Purpose::Volume(plan) => {
-            let text = serde_json::to_string(plan).unwrap_or_default();
-            annotations.insert(PLAN.to_owned(), text);
-        }
+        Purpose::Volume(plan) => planned(&mut record, plan),
         Purpose::Snapshot(name) => {
             let labels = record.metadata.labels.get_or_insert_default();
             labels.insert(SNAPSHOT.to_owned(), digest(name));
@@ -355,6 +379,11 @@ fn begun(mut record: Record, vcenter: &str, purpose: Purpose<'_>) -> Record {
     let surplus = status.latest_operation_details.len().saturating_sub(MOST_OPERATIONS);
     status.latest_operation_details.drain(..surplus);
     record
+}
+
+fn planned(record: &mut Record, plan: &Plan) {
+    let annotations = record.metadata.annotations.get_or_insert_default();
+    annotations.insert(PLAN.to_owned(), serde_json::to_string(plan).unwrap_or_default());
 }
 
 /// A record whose attempt is under way, or ends, now.
@@ -386,6 +415,12 @@ pub(crate) fn attempt(record: &Record) -> Option<Attempt> {
         _ if may_run => Attempt::Called { at },
         _ => Attempt::Failed,
     })
+}
+
+/// Why the latest attempt failed, or is in doubt.
+pub(crate) fn reason(record: &Record) -> Option<&str> {
+    let last = record.status.as_ref()?.latest_operation_details.last()?;
+    Some(last.error.as_str()).filter(|reason| !reason.is_empty())
 }
 
 /// The snapshot that an attempt made.
@@ -422,7 +457,10 @@ fn is_stale(record: &Record, now: Timestamp) -> bool {
     let last = record.status.as_ref().and_then(|status| status.latest_operation_details.last());
     let began = last.and_then(|last| last.task_invocation_timestamp);
     let began = began.or(record.metadata.creation_timestamp.as_ref().map(|time| time.0));
-    let kept = if last.is_some_and(is_open) { KEPT_UNFINISHED } else { KEPT };
+    // What differs from a request for it is refused only while the record is there.
+    let is_refused = |last: &Operation| last.task_status == SUCCESS && !last.error.is_empty();
+    let is_long = last.is_some_and(|last| is_open(last) || is_refused(last));
+    let kept = if is_long { KEPT_UNFINISHED } else { KEPT };
     began.is_some_and(|began| now.duration_since(last_sign(record, began)) > kept)
 }
 

@@ -75,6 +75,32 @@ pub(super) fn is_ambiguous(error: &Error) -> bool {
         )
 }
 
+/// Whether the fault of a task, or of its volume, proves that nothing was made and nothing will be: it was refused before
+/// the disk layer began, or for a reason that does not pass while it works. A time-out, a host that was lost or a fault
+/// without a reason may come before the work ends.
+pub(super) fn proves_absence(error: &Error) -> bool {
+    let has = |names: &[&str]| {
+        let has = |name: &&str| error.fault().is_some_and(|fault| fault.find(name).is_some());
+        names.iter().any(has)
+    };
+    match error.remedy {
+        Remedy::NoSpace
+        | Remedy::NoPermission { .. }
+        | Remedy::NotFound { .. }
+        | Remedy::Invalid { .. }
+        | Remedy::InUse
+        | Remedy::Login
+        | Remedy::LoggedOut => true,
+        Remedy::Busy => has(&["TaskInProgress"]),
+        // CNS took no datastore, or the host or its release cannot do it.
+        Remedy::Refused | Remedy::Retry => {
+            matches!(error.failure().cause, Cause::Unplaced { .. })
+                || has(&["NotSupported", "InvalidHostState"])
+        }
+        Remedy::Unreachable | Remedy::Unfinished { .. } => false,
+    }
+}
+
 /// Whether vCenter may still carry out a call, or the work of its task, that was not seen to end.
 pub(super) fn may_follow(error: &Error) -> bool {
     !is_certain(error) || is_ambiguous(error)

@@ -4,6 +4,7 @@
 
 mod attach;
 mod attachments;
+mod attempts;
 mod crashes;
 #[path = "../support/csi_lab.rs"]
 mod csi_lab;

@@ -224,7 +224,7 @@ async fn a_datastore_that_fills_up_meanwhile_is_exhausted_by_its_free_space() {
         let seen = refused.to_string();
         // Until the inventory shows it, the driver calls nobody.
         let is_called = seen.contains("CnsFault");
-        assert_eq!(refused.code() == Code::Internal, is_called, "{seen}");
+        assert_eq!(refused.code() == Code::Unavailable, is_called, "{seen}");
         Ok(if is_called { Wait::Done(()) } else { Wait::NotYet(seen) })
     })
     .await

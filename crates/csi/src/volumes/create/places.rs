@@ -162,7 +162,9 @@ fn tried(record: &Record) -> (Option<String>, Vec<String>) {
         return Default::default();
     };
     if journal::attempt(record) != Some(Attempt::Failed) {
-        return (Some(datastore), failed);
+        // One that failed without a proof is among them.
+        let is_open = !failed.contains(&datastore);
+        return (is_open.then_some(datastore), failed);
     }
     failed.push(datastore);
     (None, failed)

@@ -122,6 +122,10 @@ fn records_are_kept_for_a_while_after_their_operation() {
     let open = latest("", &operation("task-7", "InProgress", ""));
     assert!(!is_stale(&open, after(16)));
     assert!(is_stale(&open, after(25 * 60)));
+    // Without it the volume would be adopted by a request for something else.
+    let differs = latest("v-1", &operation("task-7", "Success", "requested with another policy"));
+    assert!(!is_stale(&differs, after(16)));
+    assert!(is_stale(&differs, after(25 * 60)));
 }
 
 #[test]
