@@ -27,6 +27,7 @@ mod create;
 pub(crate) mod journal;
 mod names;
 pub(crate) mod nodes;
+mod pages;
 mod placement;
 mod policies;
 mod publish;

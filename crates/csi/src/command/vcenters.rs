@@ -2,7 +2,7 @@
 //!
 //! A change of the configuration concerns only those vCenters whose part of it changes: they are followed anew, and
 //! the sessions and inventories of the others stay. A change of user or password alone is taken in place: the session
-//! that works stays until the new ones do.
+//! that works stays until the new ones do. So is one of the limits of snapshots.
 
 use std::{fs, path::PathBuf, sync::Arc, time::Duration};
 
@@ -72,6 +72,8 @@ impl Terms {
         if is_inline(self) && is_inline(&next) {
             next.vcenter.credentials = self.vcenter.credentials.clone();
         }
+        // Limits are replaced in place.
+        next.snapshots = self.snapshots.clone();
         // A file that is gone for a while is not a reason to give up what is in use.
         next.authorities = next.authorities.or_else(|| self.authorities.clone());
         *self == next
@@ -195,7 +197,11 @@ impl Run {
             if let CredentialSource::Inline(login) = &next.vcenter.credentials {
                 known.site.replace_login(login);
             }
-            known.terms.vcenter = next.vcenter;
+            if known.terms.snapshots != next.snapshots {
+                known.site.replace_snapshot_limits(&next.snapshots);
+                info!(vcenter = next.vcenter.name, "limits of snapshots replaced");
+            }
+            (known.terms.vcenter, known.terms.snapshots) = (next.vcenter, next.snapshots);
         }
         if is_changed {
             self.publish.send_replace(sites(&kept));
@@ -220,8 +226,8 @@ impl Run {
         let views =
             vcenter::follow(&self.client, vcenters, &interests, metrics, sessions, &mut tasks);
         let view = views.into_iter().next()?;
-        let site = Site::new(view, &vcenter.server, cluster, distribution.as_deref())
-            .with_snapshot_limits(snapshots);
+        let site = Site::new(view, &vcenter.server, cluster, distribution.as_deref());
+        site.replace_snapshot_limits(snapshots);
         Some(Serving { site: Arc::new(site), tasks, terms })
     }
 

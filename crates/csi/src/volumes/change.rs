@@ -227,7 +227,7 @@ pub(super) async fn expand(
 ) -> Result<Expanded, Refusal> {
     let wanted = super::mebibytes(required, limit)?;
     let sites = inner.sites()?;
-    let site = inner.site_of(volume).await?.ok_or_else(|| absent(volume))?;
+    let site = inner.home_of(volume).await?.ok_or_else(|| absent(volume))?;
     let expanded = expand_in(inner, &site, volume, wanted).await;
     expanded.map_err(|refusal| sites.attribute(&site, refusal))
 }

@@ -3,6 +3,8 @@
 //! CNS answers alike for several situations, so what a VM has is read from its devices whenever an answer is not a
 //! plain success.
 
+mod by_name;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use futures::future::join_all;
@@ -94,6 +96,15 @@ async fn check_vcenter(
         let what = format!("{}: no vCenter has the volume", what());
         return Err(Refusal::new(Kind::NotFound, what));
     };
+    if home.server == site.server {
+        return Ok(());
+    }
+    // Its record may be older than its move to another vCenter.
+    let moved = inner.moved_from(&home, volume).await.map_err(|mut refusal| {
+        refusal.kind = Kind::Unavailable;
+        refusal
+    })?;
+    let home = moved.unwrap_or(home);
     if home.server == site.server {
         return Ok(());
     }
@@ -265,7 +276,14 @@ pub(super) async fn unpublish(
     caller: &CancellationToken,
 ) -> Result<(), Refusal> {
     // A VM has disks of its own vCenter only, so that no other one is asked where that is known.
-    let sites = inner.sites_for(volume).await?;
+    let mut sites = inner.sites_for(volume).await?;
+    let is_shown = match uuid(inner, node) {
+        Ok(uuid) => sites.vm(node, uuid)?.is_some(),
+        Err(_) => !sites.vms_called(node).is_empty(),
+    };
+    if !is_shown {
+        sites = inner.sites_after_move(sites, volume).await?;
+    }
     let (site, vm) = match uuid(inner, node) {
         Ok(uuid) => match sites.vm(node, uuid)? {
             Some(found) => found,
@@ -276,14 +294,9 @@ pub(super) async fn unpublish(
                 return Err(refusal);
             }
         },
-        // The node is gone from Kubernetes, or named as old versions of the Go driver did.
-        Err(mut refusal) => match sites.vm_called(node) {
+        Err(unknown) => match by_name::vm_called(inner, &sites, volume, node, unknown).await? {
             Some(found) => found,
-            None if inner.nodes.current().is_some() && sites.is_complete() => return Ok(()),
-            None => {
-                refusal.kind = Kind::Unavailable;
-                return Err(refusal);
-            }
+            None => return Ok(()),
         },
     };
     let (id, node) = (node, NodeVm { name: name(inner, node), vm });

@@ -1,6 +1,9 @@
 //! One vCenter of the volumes: what is known of it, and how the cluster is named there.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use cloud_config::{Inline, SnapshotLimits};
 use vcenter::{Health, Snapshot, View};
@@ -29,7 +32,7 @@ pub struct Site {
     /// The name under which vCenter keeps the cluster's volumes.
     pub(super) cluster: String,
     distribution: Option<String>,
-    snapshots: SnapshotLimits,
+    snapshots: Mutex<SnapshotLimits>,
     pub(super) policies: Policies,
     pub(super) queues: Arc<Queues>,
     pub(super) search: Search,
@@ -43,24 +46,24 @@ impl Site {
             server: server.to_owned(),
             cluster: cluster.to_owned(),
             distribution: distribution.map(str::to_owned),
-            snapshots: SnapshotLimits { per_volume: 3, vsan: None, vvol: None },
+            snapshots: Mutex::new(SnapshotLimits { per_volume: 3, vsan: None, vvol: None }),
             policies: Policies::default(),
             queues: Arc::default(),
             search: Search::default(),
         }
     }
 
-    /// With the limits of a configuration.
-    #[must_use]
-    pub(crate) fn with_snapshot_limits(mut self, limits: &SnapshotLimits) -> Self {
-        self.snapshots = limits.clone();
-        self
+    /// Replaces the limits by those of a configuration.
+    pub(crate) fn replace_snapshot_limits(&self, limits: &SnapshotLimits) {
+        // Nothing can panic while it is held.
+        *self.snapshots.lock().unwrap_or_else(PoisonError::into_inner) = limits.clone();
     }
 
     /// How many snapshots a volume on the datastore with this URL may have. URLs of vSAN and of virtual volumes name
     /// them, which is how the Go driver recognises them.
     pub(super) fn snapshot_limit(&self, url: &str) -> u32 {
-        let SnapshotLimits { per_volume, vsan, vvol } = self.snapshots;
+        let limits = self.snapshots.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let SnapshotLimits { per_volume, vsan, vvol } = limits;
         let of_kind = |kind: &str, limit: Option<u32>| limit.filter(|_| url.contains(kind));
         of_kind("vsan", vsan).or(of_kind("vvol", vvol)).unwrap_or(per_volume)
     }
@@ -137,13 +140,13 @@ impl Site {
         matches!(snapshot.health(), Health::Current { .. }) && snapshot.are_all_identified()
     }
 
-    /// The VM that is called so in vCenter, or whose guest is: old versions of the Go driver named nodes by it.
-    pub(super) fn vm_called(&self, name: &str) -> Option<Arc<Vm>> {
+    /// The VMs that are called so in vCenter, or whose guests are: old versions of the Go driver named nodes by it.
+    pub(super) fn vms_called(&self, name: &str) -> Vec<Arc<Vm>> {
         let snapshot = self.snapshot();
-        let mut vms = snapshot.vms().filter(|vm| {
+        let vms = snapshot.vms().filter(|vm| {
             !vm.template && (vm.name == name || vm.host_name.as_deref() == Some(name))
         });
-        vms.next().cloned()
+        vms.cloned().collect()
     }
 
     /// The datastores, and the hosts that run nodes.

@@ -129,9 +129,13 @@ impl Sites {
         Ok(found.pop())
     }
 
-    /// The VM that is called so in a vCenter, or whose guest is.
-    pub(super) fn vm_called(&self, name: &str) -> Option<VmOfSite> {
-        self.followed.iter().find_map(|site| Some((Arc::clone(site), site.vm_called(name)?)))
+    /// The VMs that are called so, or whose guests are.
+    pub(super) fn vms_called(&self, name: &str) -> Vec<VmOfSite> {
+        let of_site = |site: &Arc<Site>| {
+            let found = site.vms_called(name).into_iter();
+            found.map(|vm| (Arc::clone(site), vm)).collect::<Vec<_>>()
+        };
+        self.followed.iter().flat_map(of_site).collect()
     }
 
     /// Whether absence means something, in each of them.
@@ -236,7 +240,25 @@ impl Inner {
         Ok(site.map_or(sites, |site| Sites::new([site])))
     }
 
-    /// The other vCenter that has a volume which the one of its record does not have.
+    /// The vCenter that has a volume, also if its record is older than its move there.
+    pub(super) async fn home_of(&self, volume: &str) -> Result<Option<Arc<Site>>, Refusal> {
+        let Some(site) = self.site_of(volume).await? else { return Ok(None) };
+        let moved = self.moved_from(&site, volume).await?;
+        Ok(Some(moved.unwrap_or(site)))
+    }
+
+    /// The same vCenters, or instead of the one of a volume's record the one that the volume moved to.
+    pub(super) async fn sites_after_move(
+        &self,
+        sites: Sites,
+        volume: &str,
+    ) -> Result<Sites, Refusal> {
+        let Some(site) = sites.single() else { return Ok(sites) };
+        let moved = self.moved_from(site, volume).await?;
+        Ok(moved.map_or(sites, |site| Sites::new([site])))
+    }
+
+    /// The other vCenter that has a volume which this one, that of its record, does not have; it is recorded.
     pub(super) async fn moved_from(
         &self,
         site: &Site,
@@ -246,8 +268,19 @@ impl Inner {
         if sites.single().is_some() {
             return Ok(None);
         }
+        // What cannot be read is not taken for absent.
+        site.current()?;
+        if change::exists(&site.connection()?, volume).await? {
+            return Ok(None);
+        }
         let found = holder(&sites, volume).await?;
-        Ok(found.filter(|found| found.server != site.server))
+        let found = found.filter(|found| found.server != site.server);
+        if let Some(found) = &found {
+            let (from, to) = (&site.server, &found.server);
+            tracing::info!(volume, from, to, "record of the volume's vCenter corrected");
+            self.volume_infos.record(volume, None, to).await?;
+        }
+        Ok(found)
     }
 
     /// The nodes of the cluster, without those that only other vCenters show.

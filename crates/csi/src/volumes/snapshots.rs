@@ -17,10 +17,10 @@ pub(super) use self::take::{Taking, Wanted};
 use super::{
     HELD_FOR, Inner, LIMIT, Position, Sites, Volumes, bytes,
     change::{self, Left, may_be_unknown},
+    pages::{Read, Walk},
     refused::refused,
     site::Site,
     size_of, sources,
-    status::stale,
 };
 use crate::refusal::{Kind, Refusal};
 
@@ -99,7 +99,7 @@ impl Volumes {
     pub async fn take_snapshot(&self, volume: &str, name: &str) -> Result<Snapshot, Refusal> {
         let (id, name) = (volume.to_owned(), name.to_owned());
         self.hold(volume, async move |inner, _| {
-            let site = inner.site_of(&id).await?.ok_or_else(|| change::absent(&id))?;
+            let site = inner.home_of(&id).await?.ok_or_else(|| change::absent(&id))?;
             let connection = site.connection()?;
             let wanted = Wanted::of_request(&id, &name);
             let taking = Taking { inner: &inner, site: &site, connection: &connection, wanted };
@@ -115,7 +115,7 @@ impl Volumes {
     pub async fn delete_snapshot(&self, snapshot: &SnapshotId) -> Result<(), Refusal> {
         let id = snapshot.clone();
         self.hold(&snapshot.volume, async move |inner, _| {
-            let Some(site) = inner.site_of(&id.volume).await? else { return Ok(()) };
+            let Some(site) = inner.home_of(&id.volume).await? else { return Ok(()) };
             let connection = site.connection()?;
             require_snapshots(&site, &connection).await?;
             delete(&site, &connection, &id).await
@@ -128,7 +128,7 @@ impl Volumes {
     /// # Errors
     /// When vCenter does not answer.
     pub async fn snapshot(&self, snapshot: &SnapshotId) -> Result<Option<Snapshot>, Refusal> {
-        let Some(site) = self.0.site_of(&snapshot.volume).await? else { return Ok(None) };
+        let Some(site) = self.0.home_of(&snapshot.volume).await? else { return Ok(None) };
         let connection = site.connection()?;
         let Some(found) = find(&connection, snapshot).await? else { return Ok(None) };
         let volume = change::find(&connection, &snapshot.volume).await?;
@@ -151,15 +151,32 @@ impl Volumes {
 
 /// Refuses on releases without snapshots.
 pub(super) async fn require_snapshots(site: &Site, connection: &Connection) -> Result<(), Refusal> {
-    let what = || format!("vCenter {} has no snapshots of volumes", site.server);
     match connection.volumes().has_snapshots().await {
         Ok(true) => Ok(()),
-        Ok(false) => Err(Refusal::new(Kind::Precondition, what())
-            .remedy("snapshots and clones need vCenter 7.0U3 or newer")),
+        Ok(false) => Err(without_snapshots(&site.server)),
         Err(error) => {
             Err(refused(format!("vCenter {}: its release is not known", site.server), error))
         }
     }
+}
+
+fn without_snapshots(vcenter: &str) -> Refusal {
+    let what = format!("vCenter {vcenter} has no snapshots of volumes");
+    Refusal::new(Kind::Precondition, what)
+        .remedy("snapshots and clones need vCenter 7.0U3 or newer, with all of its services")
+}
+
+/// Whether vCenter does not know the call, although its release should.
+fn lacks_call(error: &Error) -> bool {
+    error.fault().is_some_and(|fault| fault.find("MethodNotFound").is_some())
+}
+
+/// The refusal of a call about snapshots.
+fn not_done(what: impl Into<String>, error: Error) -> Refusal {
+    if lacks_call(&error) {
+        return without_snapshots(&error.failure().vcenter).because(error);
+    }
+    refused(what, error)
 }
 
 fn shown(snapshot: &CnsSnapshot, volume: Option<&CnsVolume>) -> Snapshot {
@@ -167,7 +184,7 @@ fn shown(snapshot: &CnsSnapshot, volume: Option<&CnsVolume>) -> Snapshot {
     Snapshot { id: SnapshotId::of(snapshot), bytes: bytes(size), taken: snapshot.create_time }
 }
 
-/// All snapshots of a volume; none if CNS does not know the volume.
+/// All snapshots of a volume; none if CNS does not know the volume, or has no snapshots.
 pub(super) async fn of_volume(
     connection: &Connection,
     volume: &str,
@@ -179,6 +196,7 @@ pub(super) async fn of_volume(
             Ok(Some(page)) => page,
             Ok(None) => return Ok(all),
             Err(error) if matches!(error.remedy, Remedy::NotFound { .. }) => return Ok(all),
+            Err(error) if lacks_call(&error) => return Ok(all),
             Err(error) => return Err(error),
         };
         for snapshot in page {
@@ -200,7 +218,7 @@ pub(super) async fn find(
     match connection.volumes().snapshot(&volume, &snapshot, LIMIT).await {
         Ok(found) => Ok(Some(found)),
         Err(error) if matches!(error.remedy, Remedy::NotFound { .. }) => Ok(None),
-        Err(error) => Err(refused(format!("snapshot {id} could not be read"), error)),
+        Err(error) => Err(not_done(format!("snapshot {id} could not be read"), error)),
     }
 }
 
@@ -212,8 +230,8 @@ pub(super) async fn delete(
 ) -> Result<(), Refusal> {
     let Err(error) = delete_once(connection, id).await else { return Ok(()) };
     let what = format!("snapshot {id} was not deleted");
-    if !is_absent(&error) && !may_be_unknown(&error) {
-        return Err(refused(what, error));
+    if lacks_call(&error) || (!is_absent(&error) && !may_be_unknown(&error)) {
+        return Err(not_done(what, error));
     }
     // vCenter has the same answers for a snapshot that is gone, for one of a volume that CNS has lost, and for one that
     // its catalogue misplaced for a while.
@@ -253,8 +271,7 @@ fn is_absent(error: &Error) -> bool {
     matches!(error.remedy, Remedy::NotFound { .. } | Remedy::Invalid { .. })
 }
 
-/// A page of snapshots of one vCenter; the next one begins where it ends, or at the next vCenter. One that does not answer
-/// ends the list.
+/// A page of snapshots of one vCenter.
 async fn list(
     inner: &Inner,
     volume: Option<&str>,
@@ -264,29 +281,17 @@ async fn list(
     let all = inner.sites()?;
     let sites = match volume {
         None => all.clone(),
-        Some(volume) => match inner.site_of(volume).await? {
+        Some(volume) => match inner.home_of(volume).await? {
             Some(site) => Sites::new([site]),
             None => return Ok(SnapshotPage { snapshots: Vec::new(), next: None }),
         },
     };
-    sites.check_settled()?;
-    let (mut site, mut offset) = (sites.at(from).ok_or_else(|| stale(from))?, from.offset);
+    let mut walk = Walk::begin(&sites, from)?;
     loop {
-        let page = list_in(site, volume, offset, most).await;
-        let (snapshots, rest) = page.map_err(|refusal| all.attribute(site, refusal))?;
-        if snapshots.is_empty() && offset > 0 {
-            return Err(stale(from));
-        }
-        match sites.after(site).filter(|_| rest.is_none()) {
-            Some(following) if snapshots.is_empty() => (site, offset) = (following, 0),
-            Some(following) => {
-                let next = Some(sites.position(following, 0));
-                return Ok(SnapshotPage { snapshots, next });
-            }
-            None => {
-                let next = rest.map(|offset| sites.position(site, offset));
-                return Ok(SnapshotPage { snapshots, next });
-            }
+        let read = list_in(walk.site, volume, walk.offset, most).await;
+        let read = read.map_err(|refusal| all.attribute(walk.site, refusal))?;
+        if let Some((snapshots, next)) = walk.page(read)? {
+            return Ok(SnapshotPage { snapshots, next });
         }
     }
 }
@@ -300,7 +305,7 @@ async fn list_in(
     volume: Option<&str>,
     offset: u64,
     most: Option<u32>,
-) -> Result<(Vec<Snapshot>, Option<u64>), Refusal> {
+) -> Result<Read<Snapshot>, Refusal> {
     let connection = site.connection()?;
     if !connection.volumes().has_snapshots().await.map_err(unread)? {
         return Ok((Vec::new(), None));
@@ -318,6 +323,7 @@ async fn list_in(
         let page = match pages.next_page(LIMIT).await {
             // A volume that does not exist has none.
             Err(error) if matches!(error.remedy, Remedy::NotFound { .. }) => Vec::new(),
+            Err(error) if lacks_call(&error) => return Ok((Vec::new(), None)),
             page => page.map_err(unread)?.unwrap_or_default(),
         };
         offset += u64::try_from(page.len()).unwrap_or_default();

@@ -9,6 +9,7 @@ use vsphere::{
 
 use super::{
     Capacity, Inner, Listed, Page, Position, bytes, change, choose,
+    pages::{Read, Walk},
     placement::{Selection, Wish, decide},
     publish,
     refused::refused,
@@ -27,7 +28,7 @@ pub(super) async fn get(inner: &Inner, volume: &str) -> Result<Listed, Refusal> 
         let what = format!("volume {volume} does not exist in vCenter {}", sites.names());
         Refusal::new(Kind::NotFound, what)
     };
-    let site = inner.site_of(volume).await?.ok_or_else(absent)?;
+    let site = inner.home_of(volume).await?.ok_or_else(absent)?;
     let read = async {
         let connection = site.connection()?;
         let mut published = publish::published(inner, &site).await?;
@@ -45,45 +46,26 @@ pub(super) async fn get(inner: &Inner, volume: &str) -> Result<Listed, Refusal> 
 
 /// Whether a volume exists.
 pub(super) async fn exists(inner: &Inner, volume: &str) -> Result<bool, Refusal> {
-    let Some(site) = inner.site_of(volume).await? else { return Ok(false) };
+    let Some(site) = inner.home_of(volume).await? else { return Ok(false) };
     let exists = async { change::exists(&site.connection()?, volume).await };
     exists.await.map_err(|refusal| inner.sites.borrow().attribute(&site, refusal))
 }
 
-/// A page of this cluster's volumes, of one vCenter; the next one begins where it ends, or at the next vCenter.
-/// VCenters without volumes have no page. One that does not answer ends the list: a list without its volumes reads as
-/// if they were gone.
+/// A page of this cluster's volumes, of one vCenter.
 pub(super) async fn list(
     inner: &Inner,
     from: &Position,
     most: Option<u32>,
 ) -> Result<Page, Refusal> {
     let sites = inner.sites()?;
-    sites.check_settled()?;
-    let (mut site, mut offset) = (sites.at(from).ok_or_else(|| stale(from))?, from.offset);
+    let mut walk = Walk::begin(&sites, from)?;
     loop {
-        let page = list_in(inner, site, offset, most).await;
-        let (volumes, rest) = page.map_err(|refusal| sites.attribute(site, refusal))?;
-        if volumes.is_empty() && offset > 0 {
-            return Err(stale(from));
-        }
-        let here = |offset| sites.position(site, offset);
-        let following = sites.after(site).filter(|_| rest.is_none());
-        match following {
-            Some(following) if volumes.is_empty() => (site, offset) = (following, 0),
-            Some(following) => {
-                let next = Position { vcenter: Some(following.server.clone()), offset: 0 };
-                return Ok(Page { volumes, next: Some(next) });
-            }
-            None => return Ok(Page { volumes, next: rest.map(here) }),
+        let read = list_in(inner, walk.site, walk.offset, most).await;
+        let read = read.map_err(|refusal| sites.attribute(walk.site, refusal))?;
+        if let Some((volumes, next)) = walk.page(read)? {
+            return Ok(Page { volumes, next });
         }
     }
-}
-
-/// A position that leads nowhere, or does not any more.
-pub(super) fn stale(from: &Position) -> Refusal {
-    let what = format!("starting_token \"{from}\" does not lead to a page");
-    Refusal::new(Kind::Busy, what).remedy("list again without a token")
 }
 
 /// A page of one vCenter, and where the next one begins there.
@@ -96,7 +78,7 @@ async fn list_in(
     site: &Site,
     offset: u64,
     most: Option<u32>,
-) -> Result<(Vec<Listed>, Option<u64>), Refusal> {
+) -> Result<Read<Listed>, Refusal> {
     let connection = site.connection()?;
     let most = most.unwrap_or(LARGEST_PAGE).clamp(1, LARGEST_PAGE);
     let select = [

@@ -171,16 +171,20 @@ impl VolumeInfos {
     /// Writes a record in place of one that names another server. The Go driver's role has no right to update it.
     async fn replace(&self, record: &Record) -> Result<(), kube::Error> {
         let name = record.metadata.name.as_deref().unwrap_or_default();
+        let mut record = record.clone();
         if let Some(found) = self.records.get_opt(name).await? {
             if found.spec.vcenter == record.spec.vcenter {
                 return Ok(());
             }
+            // The name of the request, unless this one knows it.
+            let annotations = &mut record.metadata.annotations;
+            *annotations = annotations.take().or(found.metadata.annotations);
             let preconditions = Preconditions { uid: found.metadata.uid, resource_version: None };
             let only_this =
                 DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
             self.records.delete(name, &only_this).await?;
         }
-        self.records.create(&PostParams::default(), record).await.map(|_| ())
+        self.records.create(&PostParams::default(), &record).await.map(|_| ())
     }
 
     fn new_record(&self, volume: &str, name: Option<&str>, vcenter: &str) -> Record {

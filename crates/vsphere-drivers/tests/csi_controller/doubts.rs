@@ -2,10 +2,13 @@
 //! answer is given that the next moment may make wrong.
 
 use csi::proto::{ControllerGetVolumeRequest, ControllerGetVolumeResponse};
-use k8s_openapi::api::{coordination::v1::Lease, storage::v1::VolumeAttachment};
+use k8s_openapi::api::{
+    coordination::v1::Lease,
+    storage::v1::{CSINode, VolumeAttachment},
+};
 use kube::{
     Api,
-    api::{Patch, PatchParams},
+    api::{DeleteParams, Patch, PatchParams},
 };
 use lab::{
     Wait, until,
@@ -59,6 +62,39 @@ async fn a_vm_that_shows_no_devices_while_its_host_is_away_keeps_its_disks() {
     assert_eq!(control.state().await.unwrap().attachments.len(), 1);
     control.connect_host("esx-2.lab.example", true).await.unwrap();
     controller.patiently("detached", async |to| to.detach(&volume, NODES[1]).await).await.unwrap();
+    assert!(control.state().await.unwrap().attachments.is_empty());
+}
+
+/// Old versions of the Go driver gave nodes their names as ids.
+#[tokio::test]
+async fn of_two_vms_with_the_name_of_a_node_neither_is_judged_alone() {
+    let twin = |usual: &str| usual.replace("{host_name: node-2}", "{host_name: node-1}");
+    let world = World::start_with(twin).await;
+    let nodes: Api<CSINode> = Api::all(world.plane.client());
+    nodes.delete("node-1", &DeleteParams::default()).await.unwrap();
+    let controller = world.run(&[]).await;
+    controller.until_ready().await;
+    let control = world.vcenter.control();
+    let volume = controller.create_patiently("pvc-1").await;
+    for node in NODES {
+        controller.attach(&volume, node).await.unwrap();
+        let refused = controller.detach(&volume, "node-1").await.unwrap_err();
+        assert_eq!(refused.code(), Code::FailedPrecondition, "{refused}");
+        let text = refused.message();
+        assert!(text.contains("node-1 and node-2") && text.contains("detach"), "{text}");
+        assert_eq!(control.state().await.unwrap().attachments.len(), 1);
+        controller.detach(&volume, node).await.unwrap();
+        // Neither has it.
+        controller.detach(&volume, "node-1").await.unwrap();
+    }
+    // One VM of that name is left.
+    control.unregister("node-1").await.unwrap();
+    controller.attach(&volume, NODES[1]).await.unwrap();
+    let detach = async |to: &Controller| {
+        let done = to.detach(&volume, "node-1").await;
+        done.map_err(|status| tonic::Status::unavailable(status.message()))
+    };
+    controller.patiently("detached", detach).await.unwrap();
     assert!(control.state().await.unwrap().attachments.is_empty());
 }
 
@@ -195,13 +231,14 @@ async fn a_deleted_volume_that_cns_still_shows_is_not_taken_for_a_new_one_of_its
 async fn a_class_that_is_corrected_after_a_failure_counts() {
     let (world, controller) = started().await;
     let control = world.vcenter.control();
+    // A fault that proves that nothing was made.
     let fault =
-        Fault { at: Moment::Result, count: 0, ..Fault::next("CnsCreateVolume", "CnsFault") };
+        Fault { at: Moment::Result, count: 0, ..Fault::next("CnsCreateVolume", "NoDiskSpace") };
     control.fail(&fault).await.unwrap();
     let mut first = request("pvc-1", 64);
     first.parameters = [("storagepolicyname".to_owned(), "gold".to_owned())].into();
     let refused = controller.create(first.clone()).await.unwrap_err();
-    assert_eq!(refused.code(), Code::Internal, "{refused}");
+    assert_eq!(refused.code(), Code::ResourceExhausted, "{refused}");
     control.disarm().await.unwrap();
     // The first attempts made nothing, so that neither policy nor size binds the next ones.
     let volume = controller.create(request("pvc-1", 32)).await.unwrap();

@@ -10,13 +10,17 @@ use csi::proto::{
     controller_service_capability::{Type, rpc},
     volume_content_source::{self, SnapshotSource, VolumeSource},
 };
-use lab::vcenter::{Fault, Moment};
+use lab::{
+    Wait, until,
+    vcenter::{Fault, Moment},
+};
 use serde_json::{Value, json};
 use tonic::{Code, Status};
 
 use crate::{
     situations::started,
-    world::{Controller, MIB, World, request},
+    vcenters::calls,
+    world::{BOUND, Controller, MIB, World, request},
 };
 
 const SHARED_1: &str = "ds:///vmfs/volumes/5eed0001-00000001-0001-000000000001/";
@@ -215,6 +219,60 @@ async fn releases_without_snapshots_refuse_with_the_reason() {
     let (_world, newer) = started().await;
     let advertised = newer.capabilities().await;
     assert!(snapshots.iter().all(|one| advertised.contains(one)), "{advertised:?}");
+}
+
+#[tokio::test]
+async fn a_vcenter_that_lacks_the_calls_of_its_release_refuses_snapshots_with_the_reason() {
+    let (world, controller) = started().await;
+    world.vcenter.control().assume("Snapshots", json!(false)).await.unwrap();
+    let volume = controller.create_patiently("pvc-1").await;
+    let unknown = format!("{volume}+00000000-5eed-4000-8000-000000000000");
+    let answers = [
+        controller.snapshot(&volume, "snapshot-1").await.map(|_| ()),
+        controller.delete_snapshot(&unknown).await,
+        controller.create(restored("pvc-2", 64, &unknown)).await.map(|_| ()),
+        controller.create(cloned("pvc-3", 64, &volume)).await.map(|_| ()),
+    ];
+    for (number, answer) in answers.into_iter().enumerate() {
+        let refused = answer.unwrap_err();
+        assert_eq!(refused.code(), Code::FailedPrecondition, "{number}: {refused}");
+        let text = refused.message();
+        assert!(text.contains("has no snapshots of volumes"), "{number}: {text}");
+        assert!(text.contains("MethodNotFound"), "{number}: {text}");
+    }
+    let (listed, _) = controller.list_snapshots(ListSnapshotsRequest::default()).await;
+    assert!(listed.is_empty(), "{listed:?}");
+    controller.expand(&volume, 128).await.unwrap();
+    controller.delete(&volume).await.unwrap();
+    assert!(world.volumes().await.is_empty());
+}
+
+#[tokio::test]
+async fn a_changed_limit_of_snapshots_needs_no_new_session() {
+    let world = World::start().await;
+    let limit = |most: u32| {
+        let limits = format!("[Snapshot]\nglobal-max-snapshots-per-block-volume = {most}\n");
+        world.write("csi-vsphere.conf", &(world.configuration("") + &limits));
+    };
+    limit(1);
+    let controller = world.run(&[]).await;
+    controller.until_ready().await;
+    let volume = controller.create_patiently("pvc-1").await;
+    controller.snapshot(&volume, "snapshot-1").await.unwrap();
+    let refused = controller.snapshot(&volume, "snapshot-2").await.unwrap_err();
+    assert_eq!(refused.code(), Code::ResourceExhausted, "{refused}");
+    let logins = async || calls(&world.vcenter, |method| method.starts_with("Login")).await;
+    let before = logins().await;
+    limit(2);
+    until("the limit is known", BOUND, || async {
+        Ok(match controller.snapshot(&volume, "snapshot-2").await {
+            Ok(_) => Wait::Done(()),
+            Err(refused) => Wait::NotYet(refused.to_string()),
+        })
+    })
+    .await
+    .unwrap();
+    assert_eq!(logins().await, before, "{}", controller.log());
 }
 
 #[tokio::test]

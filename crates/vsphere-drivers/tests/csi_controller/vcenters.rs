@@ -6,7 +6,10 @@ use std::collections::BTreeMap;
 
 use csi::{
     manifests::NAMESPACE,
-    proto::{ListVolumesRequest, ListVolumesResponse},
+    proto::{
+        ControllerGetVolumeRequest, ControllerGetVolumeResponse, ListVolumesRequest,
+        ListVolumesResponse,
+    },
 };
 use kube::{
     Api,
@@ -14,7 +17,7 @@ use kube::{
 };
 use lab::{
     VCenter, VCenterSpec, Wait, until,
-    vcenter::{Description, HttpFault, HttpFaultKind},
+    vcenter::{Description, HttpFault, HttpFaultKind, Power},
 };
 use serde_json::{Value, json, to_value};
 use tonic::{Code, Status};
@@ -37,12 +40,18 @@ struct TwoVCenters {
 
 impl TwoVCenters {
     async fn start() -> Self {
+        Self::start_with(|usual| usual).await
+    }
+
+    /// With another description of the second one.
+    async fn start_with(edit: impl FnOnce(String) -> String) -> Self {
         let usual = include_str!("../../../../lab/vcenter/internal/world/default.yaml");
         let mut text = usual.replace("free: 6TiB", "free: 7TiB");
         for (first, second) in NODES.iter().zip(OTHER_NODES) {
             text = text.replace(first, second);
         }
-        let spec = VCenterSpec { description: Description::Text(text), ..VCenterSpec::default() };
+        let description = Description::Text(edit(text));
+        let spec = VCenterSpec { description, ..VCenterSpec::default() };
         let world = World::start().await;
         let other = VCenter::start(&spec).await.unwrap();
         for (at, id) in (3..).zip(OTHER_NODES) {
@@ -108,6 +117,13 @@ impl TwoVCenters {
         Api::namespaced_with(self.world.plane.client(), NAMESPACE, &resource)
     }
 
+    /// A new controller, for which the record of a volume in the second one names the first one.
+    async fn run_with_stale_record(&self, volume: &str) -> Controller {
+        let patch = Patch::Merge(json!({"spec": {"vCenterServer": self.world.server()}}));
+        self.infos().patch(volume, &PatchParams::default(), &patch).await.unwrap();
+        self.run().await
+    }
+
     /// The server in the record of a volume.
     async fn recorded(&self, volume: &str) -> Option<String> {
         let found = self.infos().get_opt(volume).await.unwrap()?;
@@ -123,7 +139,7 @@ async fn volumes(vcenter: &VCenter) -> Vec<String> {
 }
 
 /// Calls of these methods that a vCenter got.
-async fn calls(vcenter: &VCenter, is_counted: impl Fn(&str) -> bool) -> u64 {
+pub(crate) async fn calls(vcenter: &VCenter, is_counted: impl Fn(&str) -> bool) -> u64 {
     let counted = vcenter.control().calls().await.unwrap();
     let calls = counted["calls"].as_array().unwrap().iter();
     let calls = calls.filter(|call| is_counted(call["method"].as_str().unwrap()));
@@ -279,13 +295,85 @@ async fn a_volume_that_moved_to_another_vcenter_is_deleted_there() {
     let volume = create(&controller, "pvc-1").await;
     assert_eq!(both.recorded(&volume).await.as_deref(), Some(OTHER));
     controller.kill();
-    let patch = json!({"spec": {"vCenterServer": both.world.server()}});
-    let infos = both.infos();
-    infos.patch(&volume, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
-    let controller = both.run().await;
+    let controller = both.run_with_stale_record(&volume).await;
     controller.delete(&volume).await.unwrap();
     assert!(volumes(&both.other).await.is_empty());
     assert_eq!(both.recorded(&volume).await, None);
+}
+
+#[tokio::test]
+async fn a_volume_that_moved_to_another_vcenter_is_served_there_and_its_record_corrected() {
+    let both = TwoVCenters::start().await;
+    let controller = both.run().await;
+    let volume = create(&controller, "pvc-1").await;
+    let attachments = async || both.other.control().state().await.unwrap().attachments.len();
+    let mut snapshot = String::new();
+    let mut last = controller;
+    for step in ["attach", "detach", "expand", "snapshot", "delete the snapshot", "exists"] {
+        last.kill();
+        let controller = both.run_with_stale_record(&volume).await;
+        match step {
+            "attach" => {
+                // The node of the recorded vCenter is the wrong one, too.
+                let refused = controller.attach(&volume, NODES[0]).await.unwrap_err();
+                assert_ne!(refused.code(), Code::Ok, "{refused}");
+                controller.attach(&volume, OTHER_NODES[0]).await.unwrap();
+                assert_eq!(attachments().await, 1);
+            }
+            "detach" => {
+                controller.detach(&volume, OTHER_NODES[0]).await.unwrap();
+                assert_eq!(attachments().await, 0, "{}", controller.log());
+            }
+            "expand" => controller.expand(&volume, 128).await.unwrap(),
+            "snapshot" => {
+                let taken = controller.snapshot(&volume, "snapshot-1").await.unwrap();
+                snapshot = taken.snapshot_id;
+            }
+            "delete the snapshot" => {
+                controller.delete_snapshot(&snapshot).await.unwrap();
+                let state = both.other.control().state_as_json().await.unwrap();
+                let left = &state["volumes"][0]["snapshots"];
+                assert_eq!(left.as_array().unwrap().len(), 0, "{left}");
+            }
+            _ => {
+                let get = ControllerGetVolumeRequest { volume_id: volume.clone() };
+                let got: ControllerGetVolumeResponse =
+                    controller.call("/csi.v1.Controller/ControllerGetVolume", get).await.unwrap();
+                assert_eq!(got.volume.unwrap().volume_id, volume);
+            }
+        }
+        assert_eq!(both.recorded(&volume).await.as_deref(), Some(OTHER), "{step}");
+        last = controller;
+    }
+}
+
+#[tokio::test]
+async fn a_powered_off_copy_is_not_the_node_while_the_vcenter_of_the_node_cannot_be_read() {
+    // A backup tool restored a node of the first vCenter in the second one.
+    let copy = |text: String| text.replace(OTHER_NODES[1], NODES[0]);
+    let both = TwoVCenters::start_with(copy).await;
+    both.other.control().power("node-2", Power::Off).await.unwrap();
+    let controller = both.run().await;
+    let volume = create(&controller, "pvc-1").await;
+    let refused = controller.attach(&volume, NODES[0]).await.unwrap_err();
+    assert_eq!(refused.code(), Code::FailedPrecondition, "{refused}");
+    controller.kill();
+    let silence = HttpFault {
+        path: "/".to_owned(),
+        method: None,
+        kind: HttpFaultKind::Status { status: 503 },
+        count: 0,
+    };
+    both.world.vcenter.control().break_http(&silence).await.unwrap();
+    let controller = both.world.run(&[]).await;
+    let attach = async |to: &Controller| to.attach(&volume, OTHER_NODES[0]).await;
+    controller.patiently("the second one is known", attach).await.unwrap();
+    controller.detach(&volume, OTHER_NODES[0]).await.unwrap();
+    let refused = controller.attach(&volume, NODES[0]).await.unwrap_err();
+    assert_eq!(refused.code(), Code::Unavailable, "{refused}");
+    assert!(refused.message().contains(&both.world.server()), "{refused}");
+    let attached = both.other.control().state().await.unwrap().attachments;
+    assert!(attached.is_empty(), "{attached:?}");
 }
 
 /// Everything that is done with volumes of the first vCenter, without patience.

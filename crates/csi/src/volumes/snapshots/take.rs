@@ -23,11 +23,11 @@ use super::{
         bytes,
         change::{self, Left, may_be_unknown},
         journal::{self, Attempt, Purpose, Record},
-        refused::{is_ambiguous, is_certain, refused},
+        refused::{is_ambiguous, is_certain},
         site::Site,
         sources,
     },
-    Snapshot, SnapshotId, find, of_volume, require_snapshots, shown,
+    Snapshot, SnapshotId, find, not_done, of_volume, require_snapshots, shown,
 };
 use crate::refusal::{Kind, Refusal};
 
@@ -298,6 +298,6 @@ impl Taking<'_> {
     }
 
     fn refused(&self, error: Error) -> Refusal {
-        refused(self.what(), error)
+        not_done(self.what(), error)
     }
 }
