@@ -8,12 +8,13 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use vsphere::{
     cns::{Outcome, Started},
-    error::{Cause, Error},
+    error::{Cause, Error, Remedy},
 };
 
 use super::{
     Inner,
-    journal::{self, Journal, Record},
+    journal::{self, Journal, Plan, Record},
+    refused::proves_absence,
 };
 use crate::refusal::{Kind, Refusal};
 
@@ -69,6 +70,38 @@ pub(super) async fn note_under_way(journal: &Journal, name: &str, record: Option
         && let Err(refusal) = journal.under_way(record).await
     {
         tracing::warn!(name, error = %refusal, "attempt not recorded as under way");
+    }
+}
+
+/// Records that an attempt failed for a reason that does not prove that it made nothing.
+pub(super) async fn note_doubt(
+    journal: &Journal,
+    name: &str,
+    record: Record,
+    plan: Option<&Plan>,
+    error: &Error,
+) {
+    if let Err(refusal) = journal.doubted(record, plan, &error.to_string()).await {
+        tracing::warn!(name, error = %refusal, "failed attempt not recorded");
+    }
+}
+
+/// An attempt that did not succeed, as vCenter reported it.
+pub(super) struct Failure {
+    pub(super) error: Error,
+    /// Whether nothing was made, and nothing will be.
+    pub(super) is_proof: bool,
+}
+
+impl Failure {
+    /// The call was refused, so that there is no task. Only a time-out or the like leaves it open what was begun.
+    pub(super) fn of_call(error: Error) -> Self {
+        Self { is_proof: error.remedy != Remedy::Retry, error }
+    }
+
+    /// The task has ended.
+    pub(super) fn of_task(error: Error) -> Self {
+        Self { is_proof: proves_absence(&error), error }
     }
 }
 

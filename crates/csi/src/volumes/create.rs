@@ -33,10 +33,10 @@ use vsphere::{
     vslm,
 };
 
-use self::{failure::Failure, places::Places};
+use self::places::Places;
 use super::{
     Create, Inner, Volume,
-    attempts::{self, is_lost, is_running, while_open},
+    attempts::{self, Failure, is_lost, is_running, while_open},
     bytes,
     journal::{self, Attempt, Plan, Purpose, Record},
     names::cns_name,

@@ -278,10 +278,12 @@ impl Journal {
     pub(crate) async fn doubted(
         &self,
         mut record: Record,
-        plan: &Plan,
+        plan: Option<&Plan>,
         why: &str,
     ) -> Result<Record, Refusal> {
-        planned(&mut record, plan);
+        if let Some(plan) = plan {
+            planned(&mut record, plan);
+        }
         self.change(signed(record), |_, operation| why.clone_into(&mut operation.error)).await
     }
 

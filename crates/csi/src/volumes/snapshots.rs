@@ -239,7 +239,10 @@ pub(super) async fn delete(
     let mut error = error;
     if find(connection, id).await?.is_none() {
         match change::restore(site, connection, &id.volume, is_unknown).await? {
-            Left::Nothing | Left::Known => return Ok(()),
+            Left::Nothing => return Ok(()),
+            // CNS is taken for one that knows the volume in doubt, too.
+            Left::Known if change::find(connection, &id.volume).await?.is_some() => return Ok(()),
+            Left::Known => return Err(in_doubt(&what, error)),
             Left::Restored => match delete_once(connection, id).await {
                 Ok(()) => return Ok(()),
                 Err(again) => error = again,
@@ -256,6 +259,14 @@ pub(super) async fn delete(
             .remedy("it is deleted again until vCenter does not list it any more"));
     }
     Err(refused(what, error))
+}
+
+/// The refusal while it cannot be read whether CNS has lost the volume, with its snapshots.
+fn in_doubt(what: &str, error: Error) -> Refusal {
+    let what = format!("{what}: CNS does not show the volume, and its disk could not be read");
+    Refusal::new(Kind::Unavailable, what)
+        .because(error)
+        .remedy("it is tried again until that is known")
 }
 
 async fn delete_once(connection: &Connection, id: &SnapshotId) -> Result<(), Error> {

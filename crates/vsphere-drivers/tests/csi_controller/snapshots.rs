@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 use tonic::{Code, Status};
 
 use crate::{
+    attempts::started_patient,
     situations::started,
     vcenters::calls,
     world::{BOUND, Controller, MIB, World, request},
@@ -477,6 +478,45 @@ async fn a_snapshot_whose_outcome_was_lost_is_taken_once() {
         taken.unwrap();
         assert_eq!(world.snapshots().await.len(), number + 1, "{}", controller.log());
     }
+}
+
+#[tokio::test]
+async fn a_snapshot_that_is_taken_after_its_fault_was_reported_is_taken_once() {
+    let (world, controller) = started_patient().await;
+    let control = world.vcenter.control();
+    let volume = controller.create_patiently("pvc-1").await;
+    for (number, fault) in (1..).zip(["Timedout", "CnsFault"]) {
+        let late = Fault { at: Moment::ResultLate, ..Fault::next("CnsCreateSnapshots", fault) };
+        control.fail(&late).await.unwrap();
+        let name = format!("snapshot-{number}");
+        controller.snapshot(&volume, &name).await.unwrap_err();
+        let early = controller.snapshot(&volume, &name).await.unwrap_err();
+        assert_eq!(early.code(), Code::Aborted, "{fault}: {early}");
+        control.release_tasks().await.unwrap();
+        let take = async |to: &Controller| to.snapshot(&volume, &name).await;
+        controller.patiently("taken", take).await.unwrap();
+        assert_eq!(world.snapshots().await.len(), number, "{fault}");
+    }
+}
+
+#[tokio::test]
+async fn a_snapshot_of_a_volume_that_cannot_be_read_is_not_reported_as_deleted() {
+    let (world, controller) = started().await;
+    let control = world.vcenter.control();
+    control.assume("NotRegisteredFault", json!("CnsFault")).await.unwrap();
+    let volume = controller.create_patiently("pvc-1").await;
+    let id = controller.snapshot(&volume, "snapshot-1").await.unwrap().snapshot_id;
+    control.forget_record(&volume).await.unwrap();
+    let unread = Fault::next("VslmRetrieveVStorageObject", "SystemError");
+    control.fail(&Fault { count: 1_000_000, ..unread }).await.unwrap();
+    let refused = controller.delete_snapshot(&id).await.unwrap_err();
+    assert_eq!(refused.code(), Code::Unavailable, "{refused}");
+    control.disarm().await.unwrap();
+    let delete = async |to: &Controller| to.delete_snapshot(&id).await;
+    controller.patiently("deleted", delete).await.unwrap();
+    // The volume is known again, and has none.
+    assert!(world.snapshots().await.is_empty());
+    controller.delete(&volume).await.unwrap();
 }
 
 #[tokio::test]

@@ -13,33 +13,14 @@ use vsphere::{
 
 use super::{
     super::{
-        attempts::while_open,
+        attempts::{Failure, note_doubt, while_open},
         bytes,
         journal::{Plan, Record},
-        refused::{is_ambiguous, proves_absence, refused},
+        refused::{is_ambiguous, refused},
     },
     Creation, Tried,
 };
 use crate::refusal::{Kind, Refusal};
-
-/// An attempt that did not succeed, as vCenter reported it.
-pub(super) struct Failure {
-    pub(super) error: Error,
-    /// Whether nothing was made, and nothing will be.
-    is_proof: bool,
-}
-
-impl Failure {
-    /// The call was refused, so that there is no task. Only a time-out or the like leaves it open what was begun.
-    pub(super) fn of_call(error: Error) -> Self {
-        Self { is_proof: error.remedy != Remedy::Retry, error }
-    }
-
-    /// The task has ended.
-    pub(super) fn of_task(error: Error) -> Self {
-        Self { is_proof: proves_absence(&error), error }
-    }
-}
 
 impl Creation<'_> {
     /// After a failure: nothing was made, or it is adopted.
@@ -81,12 +62,8 @@ impl Creation<'_> {
     async fn doubt(&self, record: Record, plan: &Plan, error: Error) -> Refusal {
         let mut plan = plan.clone();
         plan.failed.push(plan.datastore.clone());
-        let noted = self.inner.journal.doubted(record, &plan, &error.to_string()).await;
-        if let Err(refusal) = noted {
-            // The next request tries the same datastore again.
-            let name = &self.request.name;
-            tracing::warn!(name, error = %refusal, "failed attempt not recorded");
-        }
+        // If it cannot be recorded, the next request tries the same datastore again.
+        note_doubt(&self.inner.journal, &self.request.name, record, Some(&plan), &error).await;
         while_open(self.refused(error))
     }
 

@@ -19,11 +19,11 @@ use vsphere::{
 use super::{
     super::{
         Inner, LIMIT,
-        attempts::{self, is_lost, is_running, while_open},
+        attempts::{self, Failure, is_lost, is_running, note_doubt, while_open},
         bytes,
         change::{self, Left, may_be_unknown},
         journal::{self, Attempt, Purpose, Record},
-        refused::{is_ambiguous, is_certain},
+        refused::{is_ambiguous, is_certain, proves_absence},
         site::Site,
         sources,
     },
@@ -77,7 +77,8 @@ impl Taking<'_> {
                         return self.finish(taken, volume.as_ref(), record).await;
                     }
                     Err(error) if is_running(&error) => return Err(self.open(record, error).await),
-                    Err(error) if !is_lost(&error) && !is_ambiguous(&error) => {}
+                    Err(error)
+                        if !is_lost(&error) && !is_ambiguous(&error) && proves_absence(&error) => {}
                     // A vCenter that was restored gives ids of tasks again.
                     _ => uncertain = Some(at),
                 }
@@ -173,41 +174,46 @@ impl Taking<'_> {
         record: Option<Record>,
         volume: Option<&CnsVolume>,
     ) -> Result<Snapshot, Refusal> {
-        let (record, error) = match self.call(record).await? {
+        let (record, failure) = match self.call(record).await? {
             (record, Ok(taken)) => return self.finish(taken, volume, Some(record)).await,
-            (record, Err(error)) => (record, error),
+            (record, Err(failure)) => (record, failure),
         };
-        let record = self.give_up(record, &error, volume).await?;
-        let record = match record {
-            Ok(adopted) => return Ok(adopted),
-            Err(record) => record,
-        };
-        if may_be_unknown(&error) {
-            let (id, is_unknown) =
-                (&self.wanted.volume, matches!(error.remedy, Remedy::NotFound { .. }));
-            match change::restore(self.site, self.connection, id, is_unknown).await? {
-                Left::Nothing => return Err(change::absent(id).because(error)),
-                Left::Known => {}
-                Left::Restored => {
-                    let (record, again) = self.call(Some(record)).await?;
-                    return match again {
-                        Ok(taken) => self.finish(taken, volume, Some(record)).await,
-                        Err(error) => match self.give_up(record, &error, volume).await? {
-                            Ok(adopted) => Ok(adopted),
-                            Err(_) => Err(self.refused(error)),
-                        },
-                    };
+        if let Some(found) = self.search().await? {
+            return self.adopt(&found, volume, Some(record)).await;
+        }
+        if !may_be_unknown(&failure.error) {
+            return Err(self.give_up(record, failure).await);
+        }
+        let (id, is_unknown) =
+            (&self.wanted.volume, matches!(failure.error.remedy, Remedy::NotFound { .. }));
+        let left = change::restore(self.site, self.connection, id, is_unknown).await;
+        match left.map_err(while_open)? {
+            Left::Nothing => {
+                self.fail(record, &failure.error).await?;
+                Err(change::absent(id).because(failure.error))
+            }
+            Left::Known => Err(self.give_up(record, failure).await),
+            // What CNS does not know it cannot have begun to copy.
+            Left::Restored => {
+                let record = self.fail(record, &failure.error).await?;
+                let (record, again) = self.call(Some(record)).await?;
+                let failure = match again {
+                    Ok(taken) => return self.finish(taken, volume, Some(record)).await,
+                    Err(failure) => failure,
+                };
+                match self.search().await? {
+                    Some(found) => self.adopt(&found, volume, Some(record)).await,
+                    None => Err(self.give_up(record, failure).await),
                 }
             }
         }
-        Err(self.refused(error))
     }
 
     /// One call, recorded before and after. If its outcome is not known, the record stays open.
     async fn call(
         &self,
         record: Option<Record>,
-    ) -> Result<(Record, Result<TakenSnapshot, Error>), Refusal> {
+    ) -> Result<(Record, Result<TakenSnapshot, Failure>), Refusal> {
         let (journal, name) = (&self.inner.journal, &self.wanted.record);
         let purpose = Purpose::Snapshot(&self.wanted.name);
         let server = &self.site.server;
@@ -224,31 +230,40 @@ impl Taking<'_> {
         let started = match self.connection.volumes().create_snapshot(&spec).await {
             Ok(started) => started,
             Err(error) if !is_certain(&error) => return Err(self.open(Some(record), error).await),
-            Err(error) => return Ok((record, Err(error))),
+            Err(error) => return Ok((record, Err(Failure::of_call(error)))),
         };
         let (record, ended) = attempts::follow(journal, name, record, &started).await;
         match ended {
             Err(error) if is_running(&error) || is_lost(&error) || is_ambiguous(&error) => {
                 Err(self.open(Some(record?), error).await)
             }
-            ended => Ok((record?, ended)),
+            ended => Ok((record?, ended.map_err(Failure::of_task))),
         }
     }
 
-    /// After a failure: some faults come after the snapshot was taken. If it was not, the attempt is recorded as failed.
-    async fn give_up(
-        &self,
-        record: Record,
-        error: &Error,
-        volume: Option<&CnsVolume>,
-    ) -> Result<Result<Snapshot, Record>, Refusal> {
+    /// The snapshot that an attempt took although it failed: some faults come after the work.
+    async fn search(&self) -> Result<Option<CnsSnapshot>, Refusal> {
         let all = of_volume(self.connection, &self.wanted.volume).await;
         let all = all.map_err(|error| while_open(self.refused(error)))?;
-        if let Some(found) = self.earliest(&all) {
-            return Ok(Ok(self.adopt(found, volume, Some(record)).await?));
+        Ok(self.earliest(&all).cloned())
+    }
+
+    /// The refusal after an attempt that took nothing. Unless its fault proves that it will not either, its record stays
+    /// open, so that the next attempt waits.
+    async fn give_up(&self, record: Record, Failure { error, is_proof }: Failure) -> Refusal {
+        if !is_proof {
+            note_doubt(&self.inner.journal, &self.wanted.record, record, None, &error).await;
+            return while_open(self.refused(error));
         }
+        match self.fail(record, &error).await {
+            Ok(_) => self.refused(error),
+            Err(refusal) => refusal,
+        }
+    }
+
+    async fn fail(&self, record: Record, error: &Error) -> Result<Record, Refusal> {
         let failed = self.inner.journal.failed(record, &error.to_string()).await;
-        Ok(Err(failed.map_err(while_open)?))
+        failed.map_err(while_open)
     }
 
     async fn finish(
