@@ -265,11 +265,12 @@ async fn while_a_vcenter_is_being_replaced_nothing_of_it_is_taken_for_absent() {
         path: "/sdk".to_owned(),
         method: Some("Logout".to_owned()),
         kind: HttpFaultKind::Hang,
-        count: 0,
+        count: 1,
     };
-    both.world.vcenter.control().break_http(&slow).await.unwrap();
+    let rule = both.world.vcenter.control().break_http(&slow).await.unwrap();
     let changed = both.configuration().replacen("port =", "insecure-flag = \"true\"\nport =", 1);
     both.configure(&changed);
+    both.world.until_struck(rule).await;
     until("it is replaced", BOUND, || async {
         if controller.detach(&volume, NODES[0]).await.is_ok() {
             let attached = both.world.vcenter.control().state().await?.attachments;
