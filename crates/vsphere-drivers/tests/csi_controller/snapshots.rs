@@ -256,6 +256,7 @@ async fn a_changed_limit_of_snapshots_needs_no_new_session() {
         world.write("csi-vsphere.conf", &(world.configuration("") + &limits));
     };
     limit(1);
+    world.vcenter.control().assume("Snapshots", json!(true)).await.unwrap();
     let controller = world.run(&[]).await;
     controller.until_ready().await;
     let volume = controller.create_patiently("pvc-1").await;
@@ -484,6 +485,7 @@ async fn a_snapshot_whose_outcome_was_lost_is_taken_once() {
 async fn a_snapshot_that_is_taken_after_its_fault_was_reported_is_taken_once() {
     let (world, controller) = started_patient().await;
     let control = world.vcenter.control();
+    control.assume("Snapshots", json!(true)).await.unwrap();
     let volume = controller.create_patiently("pvc-1").await;
     for (number, fault) in (1..).zip(["Timedout", "CnsFault"]) {
         let late = Fault { at: Moment::ResultLate, ..Fault::next("CnsCreateSnapshots", fault) };
@@ -503,6 +505,7 @@ async fn a_snapshot_that_is_taken_after_its_fault_was_reported_is_taken_once() {
 async fn a_snapshot_of_a_volume_that_cannot_be_read_is_not_reported_as_deleted() {
     let (world, controller) = started().await;
     let control = world.vcenter.control();
+    control.assume("Snapshots", json!(true)).await.unwrap();
     control.assume("NotRegisteredFault", json!("CnsFault")).await.unwrap();
     let volume = controller.create_patiently("pvc-1").await;
     let id = controller.snapshot(&volume, "snapshot-1").await.unwrap().snapshot_id;

@@ -307,6 +307,7 @@ async fn a_volume_that_moved_to_another_vcenter_is_served_there_and_its_record_c
     let both = TwoVCenters::start().await;
     let controller = both.run().await;
     let volume = create(&controller, "pvc-1").await;
+    both.other.control().assume("Snapshots", json!(true)).await.unwrap();
     let attachments = async || both.other.control().state().await.unwrap().attachments.len();
     let mut snapshot = String::new();
     let mut last = controller;
