@@ -39,6 +39,7 @@ mod sites;
 mod snapshots;
 mod sources;
 mod status;
+mod topology;
 mod unsettled;
 pub(crate) mod volume_infos;
 
@@ -53,6 +54,7 @@ use tokio::{sync::watch, time::timeout};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use vsphere::types::{AnyCnsBackingObjectDetails, CnsVolume};
 
+pub(crate) use self::placement::PREFERRED_DATASTORES;
 use self::{
     journal::Journal, nodes::Nodes, queue::Change, unsettled::Unsettled, volume_infos::VolumeInfos,
 };
@@ -62,6 +64,7 @@ pub use self::{
     sites::{Position, Sites},
     snapshots::{Snapshot, SnapshotId, SnapshotPage},
     sources::Source,
+    topology::Segment,
 };
 use crate::{
     in_flight::InFlight,
@@ -98,6 +101,9 @@ pub struct Create {
     pub selection: Selection,
     /// What its content is copied from.
     pub source: Option<Source>,
+    /// From where it must be reached, the preferred segments first: one of them is enough. From all nodes if there are
+    /// none.
+    pub segments: Vec<Segment>,
 }
 
 /// A volume that exists.
@@ -107,6 +113,8 @@ pub struct Volume {
     pub id: String,
     /// Its size.
     pub bytes: u64,
+    /// The segments that reach it, all of them; none if the nodes report no topology.
+    pub accessible: BTreeSet<Segment>,
 }
 
 /// A volume that a VM has.
@@ -285,7 +293,7 @@ impl Volumes {
         status::list(&self.0, from, most).await
     }
 
-    /// Room for volumes of a storage policy on some datastores.
+    /// Room for volumes of a storage policy on some datastores, as far as a segment reaches them.
     ///
     /// # Errors
     /// When vCenter does not answer.
@@ -293,8 +301,9 @@ impl Volumes {
         &self,
         policy: Option<&str>,
         selection: &Selection,
+        segment: Option<&Segment>,
     ) -> Result<Capacity, Refusal> {
-        status::capacity(&self.0, policy, selection).await
+        status::capacity(&self.0, policy, selection, segment).await
     }
 
     /// Which volumes the VMs of these nodes have, by node. A node that vCenter does not show, or whose devices it

@@ -24,7 +24,7 @@ use crate::{
     metrics::Metrics,
     topology,
     volumes::{
-        Site, Sites,
+        PREFERRED_DATASTORES, Site, Sites,
         journal::{self, Journal},
     },
 };
@@ -51,7 +51,11 @@ struct Terms {
 impl Terms {
     /// The terms of each vCenter.
     fn of(config: &CsiConfig, cluster: &str) -> Vec<Self> {
-        let categories: Vec<_> = config.topology.iter().map(|one| one.name.clone()).collect();
+        let mut categories: Vec<_> = config.topology.iter().map(|one| one.name.clone()).collect();
+        // Without zones nothing is preferred in any of them.
+        if !categories.is_empty() {
+            categories.push(PREFERRED_DATASTORES.to_owned());
+        }
         let terms = |vcenter: &VCenter| Self {
             vcenter: vcenter.clone(),
             cluster: cluster.to_owned(),

@@ -18,7 +18,7 @@ use crate::{
         CreateSnapshotResponse, CreateVolumeRequest, CreateVolumeResponse, DeleteSnapshotRequest,
         DeleteSnapshotResponse, DeleteVolumeRequest, DeleteVolumeResponse, GetCapacityRequest,
         GetCapacityResponse, GetSnapshotRequest, GetSnapshotResponse, ListSnapshotsRequest,
-        ListSnapshotsResponse, ListVolumesRequest, ListVolumesResponse,
+        ListSnapshotsResponse, ListVolumesRequest, ListVolumesResponse, Topology,
         ValidateVolumeCapabilitiesRequest, ValidateVolumeCapabilitiesResponse, Volume,
         VolumeCondition, controller_get_volume_response,
         controller_server::Controller as Server,
@@ -29,7 +29,7 @@ use crate::{
     },
     refusal::{Kind, Refusal},
     serve::about_volume,
-    volumes::{Listed, Snapshot, SnapshotPage, Volumes},
+    volumes::{Listed, Segment, Snapshot, SnapshotPage, Volumes},
 };
 
 /// In the publish context: the UUID of the attached disk.
@@ -69,7 +69,7 @@ impl Server for ControllerService {
             volume_id: created.id,
             volume_context: [("type".to_owned(), BLOCK_VOLUME.to_owned())].into(),
             content_source,
-            ..Volume::default()
+            accessible_topology: created.accessible.iter().map(topology).collect(),
         };
         Ok(Response::new(CreateVolumeResponse { volume: Some(volume) }))
     }
@@ -182,7 +182,10 @@ impl Server for ControllerService {
         }
         let parameters = parse::parameters(&request.parameters)?;
         let policy = parameters.policy.as_deref();
-        let capacity = self.volumes.capacity(policy, &parameters.selection).await?;
+        let topology = request.accessible_topology.unwrap_or_default();
+        let segment = parse::segment("accessible_topology", topology)?;
+        let capacity =
+            self.volumes.capacity(policy, &parameters.selection, segment.as_ref()).await?;
         Ok(Response::new(GetCapacityResponse {
             available_capacity: saturated(capacity.available),
             maximum_volume_size: Some(saturated(capacity.largest)),
@@ -347,6 +350,11 @@ impl ControllerService {
 
 fn not_advertised(what: &str) -> Status {
     Status::unimplemented(format!("this version of the driver has no {what}"))
+}
+
+fn topology(segment: &Segment) -> Topology {
+    let owned = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());
+    Topology { segments: segment.labels().map(owned).collect() }
 }
 
 fn snapshot(found: &Snapshot) -> proto::Snapshot {

@@ -1,7 +1,7 @@
 //! Requests of the CSI specification, as types that cannot be wrong.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     path::{Component, Path, PathBuf},
 };
 
@@ -10,13 +10,13 @@ use crate::{
         Expand, Publish, Stage, device::DiskUuid, mounts::Options, plan::Access, probe::FileSystem,
     },
     proto::{
-        self, CapacityRange, VolumeCapability,
+        self, CapacityRange, Topology, TopologyRequirement, VolumeCapability,
         volume_capability::{AccessType, access_mode::Mode},
         volume_content_source::Type,
     },
     refusal::{Kind, Refusal},
     rpc::controller::DISK_UUID,
-    volumes::{Create, Position, Selection, SnapshotId, Source},
+    volumes::{Create, Position, Segment, Selection, SnapshotId, Source},
 };
 
 /// The longest string field of a request, by the specification.
@@ -25,6 +25,8 @@ const LONGEST: usize = 128;
 const LONGEST_PATH: usize = 4095;
 /// The longest options of a mount, all together, by the specification.
 const LONGEST_OPTIONS: usize = 4096;
+/// The longest key and the longest value of a label, by Kubernetes.
+const LONGEST_LABEL: (usize, usize) = (253 + 1 + 63, 63);
 
 fn invalid(what: impl Into<String>) -> Refusal {
     Refusal::new(Kind::Invalid, what)
@@ -259,7 +261,41 @@ pub(crate) fn create(request: proto::CreateVolumeRequest) -> Result<Create, Refu
     }
     let Parameters { policy, selection } = parameters(&request.parameters)?;
     let (required, limit) = range(request.capacity_range.as_ref())?;
-    Ok(Create { name, required, limit, policy, selection, source })
+    let segments = segments(request.accessibility_requirements.unwrap_or_default())?;
+    Ok(Create { name, required, limit, policy, selection, source, segments })
+}
+
+/// The segments that are acceptable, each once, the preferred ones first.
+fn segments(given: TopologyRequirement) -> Result<Vec<Segment>, Refusal> {
+    let parse = |field, topologies: Vec<Topology>| -> Result<Vec<Segment>, Refusal> {
+        let parsed = topologies.into_iter().map(|topology| segment(field, topology));
+        Ok(parsed.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
+    };
+    let requisite = parse("requisite", given.requisite)?;
+    let mut segments = parse("preferred", given.preferred)?;
+    if !requisite.is_empty() {
+        // By the specification each preferred one is requisite: a volume must not be where none is.
+        segments.retain(|one| requisite.iter().any(|required| one.is_within(required)));
+    }
+    segments.extend(requisite);
+    let mut seen = BTreeSet::new();
+    segments.retain(|one| seen.insert(one.clone()));
+    Ok(segments)
+}
+
+/// A part of the cluster, by labels of its nodes. One without labels is none: it leaves open where.
+pub(crate) fn segment(field: &str, given: Topology) -> Result<Option<Segment>, Refusal> {
+    let is_label =
+        |text: &str, longest| text.len() <= longest && !text.chars().any(char::is_control);
+    let (key_longest, value_longest) = LONGEST_LABEL;
+    let is_wrong = |(key, value): &(&String, &String)| {
+        key.is_empty() || !is_label(key, key_longest) || !is_label(value, value_longest)
+    };
+    if let Some((key, value)) = given.segments.iter().find(is_wrong) {
+        let label = format!("{}: {}", quoted(key), quoted(value));
+        return Err(invalid(format!("{field} has {label}, which is not a label of nodes")));
+    }
+    Ok(Segment::new(given.segments))
 }
 
 /// The name of a request.

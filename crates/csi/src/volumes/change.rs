@@ -4,7 +4,11 @@ use vsphere::{
     cns::{Content, NewVolume, Select},
     connection::Connection,
     error::{Error, Missing, Remedy},
-    types::{CnsSnapshot, CnsVolume, CnsVolumeId, VStorageObject},
+    reference::Ref,
+    types::{
+        AnyBaseConfigInfoBackingInfo as Backing, CnsSnapshot, CnsVolume, CnsVolumeId, Datastore,
+        VStorageObject,
+    },
 };
 
 use super::{
@@ -95,13 +99,26 @@ pub(super) async fn disk(connection: &Connection, id: &str) -> Result<Option<i64
     Ok(read_disk(connection, id).await?.map(|disk| disk.config.capacity_in_mb))
 }
 
-async fn read_disk(connection: &Connection, id: &str) -> Result<Option<VStorageObject>, Error> {
+/// A first class disk; nothing if there is none with this id.
+pub(super) async fn read_disk(
+    connection: &Connection,
+    id: &str,
+) -> Result<Option<VStorageObject>, Error> {
     match connection.disks().await?.read(id).await {
         Ok(disk) => Ok(Some(disk)),
         Err(error) if matches!(error.remedy, Remedy::NotFound { what: Missing::Volume(_) }) => {
             Ok(None)
         }
         Err(error) => Err(error),
+    }
+}
+
+/// Where a first class disk is.
+pub(super) fn datastore_of(disk: &VStorageObject) -> &Ref<Datastore> {
+    match &disk.config.backing {
+        Backing::BaseConfigInfoBackingInfo(base) | Backing::Other { base, .. } => &base.datastore,
+        Backing::BaseConfigInfoDiskFileBackingInfo(file) => &file.datastore,
+        Backing::BaseConfigInfoFileBackingInfo(file) => &file.datastore,
     }
 }
 

@@ -1,10 +1,11 @@
 //! Which vCenter a new volume is created in, where there are several.
 //!
 //! A request goes on in the vCenter where an earlier attempt was made: another one is tried only after it was proven
-//! that nothing was created there. The first attempt is made in the vCenter whose best datastore has the most free space.
-//! A vCenter that cannot be used at present is not waited for. A copy is made where its source is.
+//! that nothing was created there. The first attempt is made where the best datastore is in the first segment of the
+//! request, then where it has the most free space. A vCenter without nodes in any of the segments is not concerned, and one
+//! that cannot be used at present is not waited for. A copy is made where its source is.
 
-use std::{cmp::Reverse, sync::Arc};
+use std::sync::Arc;
 
 use futures::future::try_join_all;
 
@@ -16,11 +17,14 @@ use super::{
     refused::refused,
     site::Site,
     sites::Sites,
+    topology::Segment,
 };
 use crate::refusal::{Kind, Refusal};
 
 pub(super) async fn create(inner: &Inner, request: &Create) -> Result<Volume, Refusal> {
     let sites = inner.sites()?;
+    // Before anything is created: the answer says which nodes reach the volume.
+    inner.check_located(&request.segments)?;
     if let Some(site) = sites.single() {
         return create::create(inner, site, request).await;
     }
@@ -118,7 +122,7 @@ async fn named(sites: &Sites, name: &str) -> Result<Option<Arc<Site>>, Refusal> 
     Ok(found.into_iter().flatten().next())
 }
 
-/// The vCenters that have room for a volume, the roomiest first.
+/// The vCenters that have room for a volume: those of the first segment first, and of them the roomiest.
 fn ranked(
     inner: &Inner,
     sites: &Sites,
@@ -129,23 +133,38 @@ fn ranked(
         bytes: bytes(super::mebibytes(request.required, request.limit)?),
         selection: request.selection.clone(),
         overcommit: inner.overcommit,
+        segments: request.segments.clone(),
     };
     let mut ranked = Vec::new();
-    for site in sites.all() {
-        let decided = site.places(&inner.nodes_in(site)).and_then(|(stores, hosts)| {
-            let decision = decide(&stores, &hosts, &wish);
-            decision.check_unambiguous(&request.name)?;
-            let best = decision.candidates().next().map(|one| one.free);
-            best.ok_or_else(|| decision.refusal(&request.name))
+    for site in concerned(inner, sites, &request.segments) {
+        let decided = site.places(&inner.nodes_in(site)).and_then(|inventory| {
+            let mut decision = decide(&inventory, &wish);
+            decision.resolve_names(&request.name)?;
+            decision.best().ok_or_else(|| decision.refusal(&request.name))
         });
         match decided {
-            Ok(free) => ranked.push((Reverse(free), site)),
+            Ok(best) => ranked.push((best, site)),
             Err(refusal) => refusals.push(sites.attribute(site, refusal)),
         }
     }
     // Stable, so that equals stay in the order of their names.
-    ranked.sort_by_key(|(free, _)| *free);
+    ranked.sort_by_key(|(best, _)| *best);
     Ok(ranked.into_iter().map(|(_, site)| Arc::clone(site)).collect())
+}
+
+/// The vCenters with nodes in one of these segments; all of them if none has, or there are no segments.
+pub(super) fn concerned<'a>(
+    inner: &Inner,
+    sites: &'a Sites,
+    segments: &[Segment],
+) -> Vec<&'a Arc<Site>> {
+    let all = || sites.all().iter();
+    let has_nodes = |site: &&Arc<Site>| {
+        let nodes = inner.nodes_in(site);
+        segments.iter().any(|segment| nodes.have(segment))
+    };
+    let concerned: Vec<_> = all().filter(has_nodes).collect();
+    if concerned.is_empty() { all().collect() } else { concerned }
 }
 
 /// The reasons of all vCenters as one.

@@ -20,6 +20,7 @@
 //! whose answers may be minutes old, and among the first class disks, which are not cached. A volume that exists is
 //! adopted, never deleted.
 
+mod accessible;
 mod failure;
 mod places;
 mod same;
@@ -29,7 +30,8 @@ use vsphere::{
     connection::Connection,
     error::Error,
     inventory::Uuid,
-    types::{CnsVolumeId, VslmVsoVStorageObjectResult},
+    reference::Ref,
+    types::{CnsVolumeId, Datastore, VslmVsoVStorageObjectResult},
     vslm,
 };
 
@@ -56,6 +58,8 @@ struct Found {
     mebibytes: i64,
     /// Whether CNS shows it, or only the first class disk is there.
     in_cns: bool,
+    /// Where it was just made.
+    datastore: Option<Ref<Datastore>>,
 }
 
 /// One request for one volume.
@@ -135,7 +139,8 @@ impl Creation<'_> {
             Some(Attempt::Done { volume }) => {
                 // If it is gone, it was deleted since.
                 if let Some(mebibytes) = self.size(volume).await.map_err(while_open)? {
-                    let found = Found { id: volume.clone(), mebibytes, in_cns: true };
+                    let id = volume.clone();
+                    let found = Found { id, mebibytes, in_cns: true, datastore: None };
                     self.refuse_others(record.as_ref(), &found).await?;
                     return self.adopt(found, None).await;
                 }
@@ -200,17 +205,17 @@ impl Creation<'_> {
             if number > 0 {
                 record = self.begin(record, &plan).await?;
             }
-            let datastores = vec![candidate.datastore.clone()];
+            let datastores = vec![candidate.store.datastore.clone()];
             let new = NewVolume { datastores, ..places.new.clone() };
             match Box::pin(self.call(record, &plan, new)).await? {
                 Tried::Made(volume) => return Ok(volume),
                 Tried::NotThere(reason, error, begun) => {
-                    tracing::warn!(volume = self.request.name, datastore = candidate.path, %error, "datastore did not take the volume");
+                    tracing::warn!(volume = self.request.name, datastore = candidate.store.path, %error, "datastore did not take the volume");
                     if reason != Kind::Exhausted {
                         kind = reason;
                     }
-                    failures.push(format!("{}: {error}", candidate.path));
-                    places.failed.push(candidate.datastore.value().to_owned());
+                    failures.push(format!("{}: {error}", candidate.store.path));
+                    places.failed.push(candidate.store.datastore.value().to_owned());
                     record = *begun;
                 }
             }
@@ -247,7 +252,7 @@ impl Creation<'_> {
             datastores: self.request.selection.datastores.clone(),
             cluster: self.request.selection.cluster.clone(),
             source: self.request.source.as_ref().map(ToString::to_string),
-            datastore: place.datastore.value().to_owned(),
+            datastore: place.store.datastore.value().to_owned(),
             failed: places.failed.clone(),
         }
     }
@@ -307,8 +312,12 @@ impl Creation<'_> {
     /// Records a volume that was made, and answers.
     async fn finish(&self, record: Option<Record>, created: Created) -> Result<Volume, Refusal> {
         let id = created.volume.id;
-        let planned = record.as_ref().and_then(journal::plan).map(|plan| plan.size);
+        let plan = record.as_ref().and_then(journal::plan);
+        let planned = plan.as_ref().map(|plan| plan.size);
         let (mut mebibytes, mut in_cns) = (planned.unwrap_or(self.mebibytes), true);
+        // Old releases do not say where they made it; it was where they were told to.
+        let planned = plan.map(|plan| Ref::new(&plan.datastore));
+        let mut datastore = created.datastore.or(planned);
         if created.existed || self.request.source.is_some() {
             // One that was there before may be of another size, and one with a source is not grown yet.
             let Some(size) = self.size(&id).await.map_err(while_open)? else {
@@ -320,8 +329,9 @@ impl Creation<'_> {
             // A disk that CNS does not know has its id, too.
             let shown = super::change::find(&self.connection, &id).await.map_err(while_open)?;
             in_cns = shown.is_some();
+            datastore = None;
         }
-        self.adopt(Found { id, mebibytes, in_cns }, record).await
+        self.adopt(Found { id, mebibytes, in_cns, datastore }, record).await
     }
 
     /// The refusal when CNS has kept the record of a volume whose disk is gone. The next request calls CNS again.
@@ -341,7 +351,7 @@ impl Creation<'_> {
     /// Answers with a volume that exists, if it is what is asked for.
     async fn adopt(&self, found: Found, record: Option<Record>) -> Result<Volume, Refusal> {
         self.refuse_others(record.as_ref(), &found).await?;
-        let Found { id, mebibytes, in_cns } = found;
+        let Found { id, mebibytes, in_cns, datastore } = found;
         let mut size = bytes(mebibytes);
         // One with a source may have been left as large as that.
         let may_grow = self.request.source.is_some() && size < self.request.required;
@@ -378,7 +388,8 @@ impl Creation<'_> {
             let mebibytes = i64::try_from(size / super::MEBIBYTE).unwrap_or(i64::MAX);
             self.inner.journal.done(record, &id, mebibytes).await.map_err(while_open)?;
         }
-        Ok(Volume { id, bytes: size })
+        let accessible = self.accessible(&id, datastore).await?;
+        Ok(Volume { id, bytes: size, accessible })
     }
 
     /// Searches for the volume in CNS, whose answers may be minutes old.
@@ -485,7 +496,7 @@ impl Creation<'_> {
 
 /// Which of several volumes of one name is taken. They are what lost tasks of other drivers left; it must not change.
 fn first(found: impl Iterator<Item = (String, i64)>, in_cns: bool) -> Option<Found> {
-    found.min().map(|(id, mebibytes)| Found { id, mebibytes, in_cns })
+    found.min().map(|(id, mebibytes)| Found { id, mebibytes, in_cns, datastore: None })
 }
 
 /// What came of an attempt.

@@ -1,7 +1,11 @@
-//! Which nodes have the driver, and which VM each of them is: from the CSINodes of the cluster.
+//! Which nodes have the driver, which VM each of them is, and where it is: from CSINodes, and from the labels of Nodes.
+//!
+//! The segment of a node are the labels that its CSINode names as the driver's topology keys. The kubelet writes both, by
+//! what the driver on the node reports, whichever driver that is. A node that lacks one of these labels is in no segment:
+//! Kubernetes leads no pod with a volume there.
 
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     convert::Infallible,
     pin::pin,
     sync::Arc,
@@ -13,55 +17,96 @@ use daemon::{
     supervise::Shutdown,
 };
 use futures::StreamExt;
-use k8s_openapi::api::storage::v1::CSINode;
+use k8s_openapi::api::{core::v1::Node, storage::v1::CSINode};
 use kube::{
     Api, Client, ResourceExt,
-    runtime::{WatchStreamExt, watcher},
+    core::PartialObjectMeta,
+    runtime::{WatchStreamExt, watcher, watcher::Event},
 };
 use tokio::sync::watch;
 use vsphere::inventory::Uuid;
 
+use super::topology::Segment;
 use crate::DRIVER;
 
-/// The UUIDs of nodes by their names.
+/// A node that has the driver.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Known {
+    uuid: Uuid,
+    /// Whether the driver reported a topology.
+    has_topology: bool,
+    segment: Option<Segment>,
+}
+
+/// The nodes of the cluster at one moment. Clones share them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct NodeIds(Arc<BTreeMap<String, Uuid>>);
+pub(crate) struct KnownNodes {
+    nodes: Arc<BTreeMap<String, Known>>,
+    /// Whether the labels of Nodes were read.
+    has_labels: bool,
+}
 
 /// The nodes as they are now; nothing before they were read.
 #[derive(Debug, Clone)]
-pub(crate) struct Nodes(watch::Receiver<Option<NodeIds>>);
+pub(crate) struct Nodes(watch::Receiver<Option<KnownNodes>>);
 
 /// What the watch asks of the API server.
 pub(crate) fn permissions() -> Vec<Permission> {
     let verbs = ["get", "list", "watch"];
-    vec![Permission::new(Scope::Cluster, ("storage.k8s.io", "csinodes"), &verbs)]
+    vec![
+        Permission::new(Scope::Cluster, ("storage.k8s.io", "csinodes"), &verbs),
+        Permission::new(Scope::Cluster, ("", "nodes"), &["list", "watch"]),
+    ]
 }
 
-impl NodeIds {
+impl KnownNodes {
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, Uuid)> {
-        self.0.iter().map(|(name, uuid)| (name.as_str(), *uuid))
+        self.nodes.iter().map(|(name, node)| (name.as_str(), node.uuid))
     }
 
     /// The UUID of a node, which callers may name by either.
     pub(crate) fn uuid(&self, node: &str) -> Option<Uuid> {
-        self.0.get(node).copied().or_else(|| node.parse().ok())
+        self.nodes.get(node).map(|known| known.uuid).or_else(|| node.parse().ok())
     }
 
     /// The name of the node with this UUID.
     pub(crate) fn name(&self, uuid: Uuid) -> Option<&str> {
         self.iter().find(|(_, known)| known.matches(uuid)).map(|(name, _)| name)
     }
-}
 
-impl FromIterator<(String, Uuid)> for NodeIds {
-    fn from_iter<T: IntoIterator<Item = (String, Uuid)>>(nodes: T) -> Self {
-        Self(Arc::new(nodes.into_iter().collect()))
+    /// The topology that a node reports.
+    pub(crate) fn segment(&self, node: &str) -> Option<&Segment> {
+        self.nodes.get(node)?.segment.as_ref()
+    }
+
+    /// Whether any node reports a topology.
+    pub(crate) fn have_topology(&self) -> bool {
+        self.nodes.values().any(|node| node.has_topology)
+    }
+
+    /// Whether it is known where those nodes are that report a topology.
+    pub(crate) fn are_located(&self) -> bool {
+        self.has_labels || !self.have_topology()
+    }
+
+    /// Whether a node is in this segment.
+    pub(crate) fn have(&self, segment: &Segment) -> bool {
+        let is_within =
+            |node: &Known| node.segment.as_ref().is_some_and(|one| one.is_within(segment));
+        self.nodes.values().any(is_within)
+    }
+
+    /// Only those that satisfy a condition on their UUID.
+    pub(crate) fn filtered(&self, mut is_kept: impl FnMut(Uuid) -> bool) -> Self {
+        let kept = self.nodes.iter().filter(|(_, node)| is_kept(node.uuid));
+        let nodes = kept.map(|(name, node)| (name.clone(), node.clone())).collect();
+        Self { nodes: Arc::new(nodes), has_labels: self.has_labels }
     }
 }
 
 impl Nodes {
     /// Nothing before the first answer of the API server.
-    pub(crate) fn current(&self) -> Option<NodeIds> {
+    pub(crate) fn current(&self) -> Option<KnownNodes> {
         self.0.borrow().clone()
     }
 }
@@ -72,61 +117,200 @@ pub(crate) fn follow(client: Client) -> (Watch, Nodes) {
     (Watch { client, sender }, Nodes(receiver))
 }
 
-/// The watch of CSINodes.
+/// The watch of CSINodes, and of the labels of Nodes.
 pub(crate) struct Watch {
     client: Client,
-    sender: watch::Sender<Option<NodeIds>>,
+    sender: watch::Sender<Option<KnownNodes>>,
 }
 
 impl Watch {
     /// Runs until `shutdown`.
     pub(crate) async fn run(self, shutdown: Shutdown) -> Result<(), Infallible> {
-        let nodes = watcher(Api::<CSINode>::all(self.client), client::watch());
-        let mut events = pin!(nodes.backoff(client::backoff()));
-        let mut known: BTreeMap<String, Uuid> = BTreeMap::new();
-        // Nodes of a list that is being read; those that are not in it are gone.
-        let mut listed: Option<HashSet<String>> = None;
-        while let Some(Some(event)) = shutdown.unless(events.next()).await {
-            match event {
-                Ok(watcher::Event::Init) => listed = Some(HashSet::new()),
-                Ok(watcher::Event::InitApply(node)) => {
-                    listed.get_or_insert_default().insert(node.name_any());
-                    take(&mut known, &node);
+        let drivers = watcher(Api::<CSINode>::all(self.client.clone()), client::watch());
+        let mut drivers = pin!(drivers.backoff(client::backoff()));
+        let nodes = watcher(Api::<PartialObjectMeta<Node>>::all(self.client), client::watch());
+        let mut nodes = pin!(nodes.backoff(client::backoff()));
+        let (mut registered, mut labels) = (Listed::default(), Listed::default());
+        loop {
+            let next = async {
+                tokio::select! {
+                    Some(event) = drivers.next() => registered.take("CSINodes", event, registration),
+                    Some(event) = nodes.next() => labels.take("Nodes", event, labels_of),
+                    else => std::future::pending().await,
                 }
-                Ok(watcher::Event::InitDone) => {
-                    let listed = listed.take().unwrap_or_default();
-                    known.retain(|name, _| listed.contains(name));
-                }
-                Ok(watcher::Event::Apply(node)) => take(&mut known, &node),
-                Ok(watcher::Event::Delete(node)) => {
-                    known.remove(&node.name_any());
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "watch of CSINodes failed; starting again");
-                    continue;
-                }
+            };
+            if shutdown.unless(next).await.is_none() {
+                return Ok(());
             }
-            if listed.is_none() {
-                self.sender.send_replace(Some(NodeIds(Arc::new(known.clone()))));
+            if registered.is_complete {
+                let joined = join(&registered.known, &labels);
+                // Nodes change all the time, and what is kept of them hardly ever does.
+                self.sender.send_if_modified(|known| {
+                    let is_news = known.as_ref() != Some(&joined);
+                    *known = Some(joined);
+                    is_news
+                });
             }
         }
-        Ok(())
     }
 }
 
-fn take(known: &mut BTreeMap<String, Uuid>, node: &CSINode) {
-    let name = node.name_any();
-    let driver = node.spec.drivers.iter().find(|driver| driver.name == DRIVER);
-    match driver.map(|driver| driver.node_id.parse::<Uuid>()) {
-        Some(Ok(uuid)) => {
-            known.insert(name, uuid);
+/// What is kept of the objects of a kind, by their names.
+struct Listed<T> {
+    known: BTreeMap<String, T>,
+    /// Whether a list was read to its end.
+    is_complete: bool,
+    /// Names in a list that is being read; those that are not in it are gone.
+    listed: Option<HashSet<String>>,
+}
+
+impl<T> Default for Listed<T> {
+    fn default() -> Self {
+        Self { known: BTreeMap::new(), is_complete: false, listed: None }
+    }
+}
+
+impl<T> Listed<T> {
+    fn take<K: ResourceExt>(
+        &mut self,
+        kind: &str,
+        event: Result<Event<K>, watcher::Error>,
+        kept: fn(&K) -> Option<T>,
+    ) {
+        match event {
+            Ok(Event::Init) => self.listed = Some(HashSet::new()),
+            Ok(Event::InitApply(object)) => {
+                self.listed.get_or_insert_default().insert(object.name_any());
+                self.put(&object, kept);
+            }
+            Ok(Event::InitDone) => {
+                let listed = self.listed.take().unwrap_or_default();
+                self.known.retain(|name, _| listed.contains(name));
+                self.is_complete = true;
+            }
+            Ok(Event::Apply(object)) => self.put(&object, kept),
+            Ok(Event::Delete(object)) => {
+                self.known.remove(&object.name_any());
+            }
+            Err(error) => tracing::warn!(kind, %error, "watch failed; starting again"),
         }
-        Some(Err(error)) => {
-            tracing::warn!(node = name, %error, "CSINode has a node id that is not a UUID");
-            known.remove(&name);
+    }
+
+    fn put<K: ResourceExt>(&mut self, object: &K, kept: fn(&K) -> Option<T>) {
+        match kept(object) {
+            Some(kept) => self.known.insert(object.name_any(), kept),
+            None => self.known.remove(&object.name_any()),
+        };
+    }
+}
+
+/// The driver of a node, as its kubelet registered it.
+struct Registration {
+    uuid: Uuid,
+    topology_keys: Vec<String>,
+}
+
+fn registration(node: &CSINode) -> Option<Registration> {
+    let driver = node.spec.drivers.iter().find(|driver| driver.name == DRIVER)?;
+    match driver.node_id.parse() {
+        Ok(uuid) => {
+            let topology_keys = driver.topology_keys.clone().unwrap_or_default();
+            Some(Registration { uuid, topology_keys })
         }
+        Err(error) => {
+            let node = node.name_any();
+            tracing::warn!(node, %error, "CSINode has a node id that is not a UUID");
+            None
+        }
+    }
+}
+
+fn labels_of(node: &PartialObjectMeta<Node>) -> Option<BTreeMap<String, String>> {
+    node.metadata.labels.clone()
+}
+
+fn join(
+    registered: &BTreeMap<String, Registration>,
+    labels: &Listed<BTreeMap<String, String>>,
+) -> KnownNodes {
+    // Nodes of one segment share it.
+    let mut segments = BTreeSet::new();
+    let mut shared = |segment: Segment| match segments.get(&segment) {
+        Some(known) => Segment::clone(known),
         None => {
-            known.remove(&name);
+            segments.insert(segment.clone());
+            segment
         }
+    };
+    let nodes = registered.iter().map(|(name, node)| {
+        let labels = labels.known.get(name);
+        let label = |key: &String| Some((key.clone(), labels?.get(key)?.clone()));
+        let found: Option<Vec<_>> = node.topology_keys.iter().map(label).collect();
+        let segment = found.and_then(Segment::new).map(&mut shared);
+        let has_topology = !node.topology_keys.is_empty();
+        (name.clone(), Known { uuid: node.uuid, has_topology, segment })
+    });
+    KnownNodes { nodes: Arc::new(nodes.collect()), has_labels: labels.is_complete }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::runtime::watcher::Event;
+    use serde_json::{from_value, json};
+
+    use super::{Listed, join, labels_of, registration};
+
+    #[test]
+    fn a_node_is_where_all_labels_say_that_its_driver_named() {
+        let (mut drivers, mut labels) = (Listed::default(), Listed::default());
+        let mut register = |name: &str, uuid: &str, keys: &[&str]| {
+            let driver = json!({"name": crate::DRIVER, "nodeID": uuid, "topologyKeys": keys});
+            let node = json!({"metadata": {"name": name}, "spec": {"drivers": [driver]}});
+            drivers.take("CSINodes", Ok(Event::Apply(from_value(node).unwrap())), registration);
+        };
+        register("one", "4230b1a0-5eed-4000-8000-000000000001", &["zone", "region"]);
+        register("two", "4230b1a0-5eed-4000-8000-000000000002", &["zone", "region"]);
+        register("three", "4230b1a0-5eed-4000-8000-000000000003", &[]);
+        register("four", "not a UUID", &["zone"]);
+        let before = join(&drivers.known, &labels);
+        assert!(before.have_topology() && !before.are_located());
+        let mut label = |name: &str, with: serde_json::Value| {
+            let node = json!({"metadata": {"name": name, "labels": with}});
+            labels.take("Nodes", Ok(Event::Apply(from_value(node).unwrap())), labels_of);
+        };
+        label("one", json!({"zone": "a", "region": "north", "other": "x"}));
+        label("two", json!({"zone": "a", "other": "x"}));
+        label("three", json!({"zone": "a", "region": "north"}));
+        labels.is_complete = true;
+        let joined = join(&drivers.known, &labels);
+        assert!(joined.are_located());
+        assert_eq!(
+            joined.iter().map(|(name, _)| name).collect::<Vec<_>>(),
+            ["one", "three", "two"]
+        );
+        let segment = |name| joined.segment(name).map(ToString::to_string);
+        assert_eq!(segment("one").as_deref(), Some("region=north,zone=a"));
+        assert_eq!(segment("two"), None, "one label is missing");
+        assert_eq!(segment("three"), None, "its driver reports none");
+        assert!(joined.have(joined.segment("one").unwrap()));
+        let without = joined.filtered(|uuid| Some(uuid) != joined.uuid("one"));
+        assert!(!without.have(joined.segment("one").unwrap()));
+    }
+
+    #[test]
+    fn nodes_that_a_new_list_lacks_are_gone() {
+        let mut labels = Listed::default();
+        let node =
+            |name: &str| from_value(json!({"metadata": {"name": name, "labels": {}}})).unwrap();
+        let mut take = |event| labels.take("Nodes", Ok(event), labels_of);
+        for event in [Event::Init, Event::InitApply(node("one")), Event::InitApply(node("two"))] {
+            take(event);
+        }
+        take(Event::InitDone);
+        for event in [Event::Init, Event::InitApply(node("two")), Event::InitDone] {
+            take(event);
+        }
+        assert!(labels.is_complete);
+        assert_eq!(labels.known.keys().collect::<Vec<_>>(), ["two"]);
     }
 }

@@ -1,81 +1,66 @@
-//! Where a new volume goes: a pure function from datastores, hosts and a request to a table of candidates.
+//! Where a new volume goes: pure functions from datastores, hosts and a request to a table of candidates.
 //!
-//! Every datastore is in the table, with the first reason against it or with its rank, so that a refusal can show
+//! ```text
+//!   Inventory (datastores, hosts of nodes and their segments) ─┐
+//!   Wish (size, StorageClass, segments in order) ──────────────┴─► decide ─► Decision: a table for each segment
+//!   Inventory, a datastore ────────────────────────────────────────► accessible ─► the segments that reach it
+//! ```
+//!
+//! Every datastore is in each table, with the first reason against it or with its rank, so that a refusal can show
 //! what was considered. Storage that several datacenters share has an object in each of them, with the same URL:
 //! whether a host reaches it is judged by the URL, and each object is a candidate of its own.
 
+mod decision;
+mod reach;
+mod reason;
 mod selection;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt,
-};
+use std::{collections::BTreeSet, sync::Arc};
 
 use vsphere::{inventory::Datastore, reference::Ref, types};
 
 pub use self::selection::Selection;
-use crate::refusal::{Kind, Refusal};
+pub(crate) use self::{
+    decision::{Candidate, Decision},
+    reason::{Hosts, Reason, Size},
+};
+use self::{
+    decision::{Problem, Table},
+    reach::{HostSet, Reach},
+};
+use super::topology::Segment;
 
-/// Reasons that a refusal lists; a vCenter may have hundreds of datastores.
-const MOST_LISTED: usize = 12;
+/// The category of tags on datastores that are preferred in a segment: a tag is called like a value of the segment.
+pub(crate) const PREFERRED_DATASTORES: &str = "cns.vmware.topology-preferred-datastores";
 
 /// A host that runs nodes of the cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct NodeHost {
     pub(crate) host: Ref<types::HostSystem>,
     pub(crate) name: String,
-    /// The nodes on it.
-    pub(crate) nodes: Vec<String>,
+    /// Of the nodes on it; none where they report no topology.
+    pub(crate) segments: BTreeSet<Segment>,
     /// Whether it is connected and not in maintenance: the nodes of others are about to be elsewhere.
     pub(crate) is_serving: bool,
 }
 
-/// Where the nodes of the cluster run.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct NodePlaces {
-    pub(crate) hosts: Vec<NodeHost>,
-    /// Nodes whose VMs vCenter does not show.
-    pub(crate) missing: Vec<String>,
+/// A node whose VM vCenter does not show.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct MissingNode {
+    pub(crate) name: String,
+    pub(crate) segment: Option<Segment>,
 }
 
-impl NodePlaces {
-    /// The hosts, if a datastore that all of them reach is one for all nodes. `incomplete` is why vCenter may have VMs
-    /// that it does not show.
-    ///
-    /// A node whose VM is missing in a complete inventory hinders no other: Kubernetes may remember it for long after
-    /// it is gone.
-    pub(crate) fn judged(
-        self,
-        vcenter: &str,
-        incomplete: Option<&str>,
-    ) -> Result<Vec<NodeHost>, Refusal> {
-        let unavailable =
-            |what: String, remedy: &str| Err(Refusal::new(Kind::Unavailable, what).remedy(remedy));
-        if self.hosts.is_empty() {
-            let what = format!("no node of this cluster was found in vCenter {vcenter}");
-            let remedy = "the driver's node pods must run (kubectl get csinodes), and vCenter must show their VMs to its user";
-            return unavailable(what, remedy);
-        }
-        if let (Some(why), [_, ..]) = (incomplete, &*self.missing) {
-            let what = format!(
-                "no datastore can be chosen: vCenter {vcenter} does not show where {} runs ({why})",
-                self.missing.join(" and ")
-            );
-            return unavailable(
-                what,
-                "a volume is created when all configured datacenters are seen",
-            );
-        }
-        if !self.hosts.iter().any(|host| host.is_serving) {
-            let names: Vec<&str> = self.hosts.iter().map(|host| host.name.as_str()).collect();
-            let what = format!(
-                "no datastore can be chosen: no host that runs nodes is connected and out of maintenance ({})",
-                names.join(", ")
-            );
-            return unavailable(what, "connect one of them, or end its maintenance");
-        }
-        Ok(self.hosts)
-    }
+/// What one vCenter has, and where the nodes of the cluster run in it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Inventory {
+    /// The name of the vCenter.
+    pub(crate) vcenter: String,
+    pub(crate) stores: Vec<Arc<Store>>,
+    pub(crate) hosts: Vec<NodeHost>,
+    pub(crate) missing: Vec<MissingNode>,
+    /// Why vCenter may have VMs that it does not show.
+    pub(crate) incomplete: Option<String>,
 }
 
 /// A datastore as the placement sees it.
@@ -98,17 +83,14 @@ pub(crate) struct Store {
     /// Whether the user may create files on it.
     pub(crate) is_permitted: bool,
     /// The hosts that may write to it.
-    pub(crate) writers: BTreeSet<Ref<types::HostSystem>>,
+    pub(crate) writers: Vec<Ref<types::HostSystem>>,
+    /// Values of segments where it is preferred.
+    pub(crate) preferred_in: Vec<String>,
 }
 
 impl Store {
     /// What the inventory has of a datastore.
-    pub(crate) fn new(
-        seen: &Datastore,
-        path: Option<String>,
-        cluster: Option<&str>,
-        is_permitted: bool,
-    ) -> Self {
+    pub(crate) fn new(seen: &Datastore, path: Option<String>, cluster: Option<&str>) -> Self {
         let bytes = |number: i64| u64::try_from(number).unwrap_or_default();
         Self {
             datastore: seen.reference.clone(),
@@ -121,8 +103,9 @@ impl Store {
             is_accessible: seen.accessible,
             maintenance: seen.maintenance.clone().filter(|mode| mode != "normal"),
             is_suspended: seen.suspended(),
-            is_permitted,
+            is_permitted: false,
             writers: seen.writers().cloned().collect(),
+            preferred_in: Vec::new(),
         }
     }
 
@@ -130,6 +113,10 @@ impl Store {
     fn cluster_path(&self) -> Option<&str> {
         self.cluster.as_ref()?;
         self.path.rsplit_once('/').map(|(cluster, _)| cluster)
+    }
+
+    fn is_preferred_in(&self, segment: &Segment) -> bool {
+        segment.labels().any(|(_, value)| self.preferred_in.iter().any(|one| one == value))
     }
 }
 
@@ -141,121 +128,104 @@ pub(crate) struct Wish {
     pub(crate) selection: Selection,
     /// Whether it may be larger than what is free: a thin disk takes what is written to it.
     pub(crate) overcommit: bool,
-}
-
-/// Why a datastore is not taken.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Reason {
-    /// The StorageClass names others.
-    NotSelected,
-    Inaccessible,
-    Maintenance(String),
-    Suspended,
-    /// The hosts of nodes that do not reach it.
-    NotShared(Vec<String>),
-    NoPrivilege,
-    /// Smaller than the volume, even when empty.
-    TooSmall(u64),
-    Full(u64),
-    /// The storage policy does not accept it, with vCenter's words.
-    Policy(String),
-}
-
-impl fmt::Display for Reason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotSelected => f.write_str("the StorageClass does not name it"),
-            Self::Inaccessible => f.write_str("no host reaches it"),
-            Self::Maintenance(mode) => write!(f, "it is in maintenance ({mode})"),
-            Self::Suspended => f.write_str("it is suspended for new volumes"),
-            Self::NotShared(hosts) => {
-                let run = if hosts.len() == 1 { "runs" } else { "run" };
-                write!(f, "not writable from {}, which {run} nodes", hosts.join(" and "))
-            }
-            Self::NoPrivilege => {
-                f.write_str("the user lacks Datastore.FileManagement or System.Read on it")
-            }
-            Self::TooSmall(capacity) => write!(f, "it has {} in all", Size(*capacity)),
-            Self::Full(free) => write!(f, "it has {} free", Size(*free)),
-            Self::Policy(why) => write!(f, "the storage policy does not accept it: {why}"),
-        }
-    }
-}
-
-/// A size as people read it.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Size(pub(crate) u64);
-
-impl fmt::Display for Size {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const UNITS: [(u64, &str); 3] = [(1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB")];
-        let unit = UNITS.into_iter().find(|(unit, _)| self.0 >= *unit);
-        let Some((unit, name)) = unit else { return write!(f, "{} bytes", self.0) };
-        let (whole, tenths) = (self.0 / unit, self.0 % unit * 10 / unit);
-        if tenths == 0 { write!(f, "{whole} {name}") } else { write!(f, "{whole}.{tenths} {name}") }
-    }
-}
-
-/// A datastore and what was decided about it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Candidate {
-    pub(crate) datastore: Ref<types::Datastore>,
-    name: String,
-    pub(crate) path: String,
-    pub(crate) url: String,
-    /// The inventory path of its datastore cluster.
-    cluster: Option<String>,
-    pub(crate) free: u64,
-    pub(crate) against: Option<Reason>,
-}
-
-/// Every datastore with a reason against it, or as a candidate; the best candidates first.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Decision {
-    wish: Wish,
-    all: Vec<Candidate>,
+    /// Where it must be reached, the preferred segments first; from all nodes if there are none.
+    pub(crate) segments: Vec<Segment>,
 }
 
 /// Decides where a volume may go.
-pub(crate) fn decide(stores: &[Store], hosts: &[NodeHost], wish: &Wish) -> Decision {
-    let mut writers: BTreeMap<&str, BTreeSet<&Ref<types::HostSystem>>> = BTreeMap::new();
-    for store in stores {
-        writers.entry(identity(&store.url)).or_default().extend(&store.writers);
-    }
-    let mut all: Vec<Candidate> = stores
-        .iter()
-        .map(|store| {
-            let reached = writers.get(identity(&store.url));
-            let missing = hosts
-                .iter()
-                .filter(|host| host.is_serving)
-                .filter(|host| reached.is_none_or(|reached| !reached.contains(&host.host)));
-            let missing: Vec<String> = missing.map(|host| host.name.clone()).collect();
-            Candidate {
-                datastore: store.datastore.clone(),
-                name: store.name.clone(),
-                path: store.path.clone(),
-                url: store.url.clone(),
-                cluster: store.cluster_path().map(str::to_owned),
-                free: store.free,
-                against: against(store, missing, wish),
-            }
-        })
-        .collect();
+pub(crate) fn decide(inventory: &Inventory, wish: &Wish) -> Decision {
+    let reach = Reach::new(inventory);
+    let terms: Vec<Option<&Segment>> = match &*wish.segments {
+        [] => vec![None],
+        segments => segments.iter().map(Some).collect(),
+    };
+    let tables = terms.into_iter().map(|term| table(inventory, &reach, term, wish));
+    Decision::new(wish.clone(), tables.collect())
+}
+
+/// The nodes that must reach a volume, in groups: it is enough if all of one group do.
+///
+/// A request that names a part of the labels means any of the segments that have these labels, as for the Go driver.
+struct Group {
+    segment: Option<Segment>,
+    hosts: HostSet,
+}
+
+fn table(inventory: &Inventory, reach: &Reach<'_>, term: Option<&Segment>, wish: &Wish) -> Table {
+    let term = term.cloned();
+    let groups = match groups(inventory, reach, term.as_ref()) {
+        Ok(groups) => groups,
+        Err(problem) => return Table { term, problem: Some(problem), all: Vec::new() },
+    };
+    let mut everyone = HostSet::default();
+    groups.iter().for_each(|group| everyone.extend(&group.hosts));
+    let judge = |store: &Arc<Store>| {
+        let is_reached = |(_, group): &(usize, &Group)| reach.is_reached(store, &group.hosts);
+        let reached: Vec<(usize, &Group)> = groups.iter().enumerate().filter(is_reached).collect();
+        let unreached = || reached.is_empty().then(|| reach.missing(store, &everyone).collect());
+        let mut segments = reached.iter().filter_map(|(_, group)| group.segment.as_ref());
+        Candidate {
+            store: Arc::clone(store),
+            against: against(store, wish, unreached),
+            is_preferred: segments.any(|segment| store.is_preferred_in(segment)),
+            is_reached_by_all: reached.len() == groups.len(),
+            groups: reached.iter().map(|(at, _)| *at).collect(),
+        }
+    };
+    let mut all: Vec<Candidate> = inventory.stores.iter().map(judge).collect();
     // Deterministic, so that a repeated request finds the same order.
-    all.sort_by(|a, b| {
-        let order = (a.against.is_some(), b.free).cmp(&(b.against.is_some(), a.free));
-        order.then_with(|| a.path.cmp(&b.path)).then_with(|| a.datastore.cmp(&b.datastore))
-    });
-    Decision { wish: wish.clone(), all }
+    all.sort_by(Candidate::compare);
+    Table { term, problem: None, all }
 }
 
-fn identity(url: &str) -> &str {
-    url.trim().trim_end_matches('/')
+/// The groups of nodes that a term means, or why none of them can be judged.
+///
+/// A node whose VM is missing in a complete inventory hinders no other: Kubernetes may remember it for long after it is
+/// gone.
+fn groups(
+    inventory: &Inventory,
+    reach: &Reach<'_>,
+    term: Option<&Segment>,
+) -> Result<Vec<Group>, Problem> {
+    let is_meant = |segment: Option<&Segment>| match term {
+        None => true,
+        Some(term) => segment.is_some_and(|segment| segment.is_within(term)),
+    };
+    let vcenter = || inventory.vcenter.clone();
+    let unseen = inventory.missing.iter().filter(|node| is_meant(node.segment.as_ref()));
+    let unseen: Vec<String> = unseen.map(|node| node.name.clone()).collect();
+    if let (Some(why), [_, ..]) = (&inventory.incomplete, &*unseen) {
+        return Err(Problem::Unseen { vcenter: vcenter(), nodes: unseen, why: why.clone() });
+    }
+    let is_host_meant = |host: &&NodeHost| match term {
+        None => true,
+        Some(_) => host.segments.iter().any(|one| is_meant(Some(one))),
+    };
+    let hosts: Vec<&NodeHost> = inventory.hosts.iter().filter(is_host_meant).collect();
+    if hosts.is_empty() {
+        return Err(Problem::NoNode { vcenter: vcenter() });
+    }
+    if !hosts.iter().any(|host| host.is_serving) {
+        return Err(Problem::NotServing(hosts.iter().map(|host| host.name.as_str()).collect()));
+    }
+    let Some(term) = term else {
+        return Ok(vec![Group { segment: None, hosts: reach.serving() }]);
+    };
+    let served = reach.segments_in(term).filter(|(_, hosts)| !hosts.is_empty());
+    let group = |(segment, hosts): (&Segment, &HostSet)| Group {
+        segment: Some(segment.clone()),
+        hosts: hosts.clone(),
+    };
+    Ok(served.map(group).collect())
 }
 
-/// The first reason against a datastore, those first that nobody but the user can change.
-fn against(store: &Store, missing: Vec<String>, wish: &Wish) -> Option<Reason> {
+/// The first reason against a datastore, those first that nobody but the user can change. `unreached` are the hosts that
+/// do not reach it, if they should.
+fn against(
+    store: &Store,
+    wish: &Wish,
+    unreached: impl FnOnce() -> Option<Hosts>,
+) -> Option<Reason> {
     if !wish.selection.has(store) {
         return Some(Reason::NotSelected);
     }
@@ -268,8 +238,8 @@ fn against(store: &Store, missing: Vec<String>, wish: &Wish) -> Option<Reason> {
     if store.is_suspended {
         return Some(Reason::Suspended);
     }
-    if !missing.is_empty() {
-        return Some(Reason::NotShared(missing));
+    if let Some(hosts) = unreached() {
+        return Some(Reason::NotShared(hosts));
     }
     if !store.is_permitted {
         return Some(Reason::NoPrivilege);
@@ -283,104 +253,26 @@ fn against(store: &Store, missing: Vec<String>, wish: &Wish) -> Option<Reason> {
     (store.free < wish.bytes).then_some(Reason::Full(store.free))
 }
 
-impl Decision {
-    /// The datastores to try, the best first.
-    pub(crate) fn candidates(&self) -> impl Iterator<Item = &Candidate> {
-        self.all.iter().filter(|candidate| candidate.against.is_none())
-    }
-
-    /// Excludes the candidates that a storage policy does not accept.
-    pub(crate) fn exclude(&mut self, rejected: &BTreeMap<Ref<types::Datastore>, String>) {
-        for candidate in self.all.iter_mut().filter(|one| one.against.is_none()) {
-            if let Some(why) = rejected.get(&candidate.datastore) {
-                candidate.against = Some(Reason::Policy(why.clone()));
-            }
-        }
-        // Stable: the order among equals stays.
-        self.all.sort_by_key(|candidate| candidate.against.is_some());
-    }
-
-    /// How much fits in all, and the largest volume that fits.
-    pub(crate) fn room(&self) -> (u64, u64) {
-        let mut by_url: BTreeMap<&str, u64> = BTreeMap::new();
-        for candidate in self.candidates() {
-            by_url.insert(identity(&candidate.url), candidate.free);
-        }
-        (by_url.values().sum(), by_url.values().copied().max().unwrap_or_default())
-    }
-
-    /// Refuses a class whose names leave a choice between several datastores of this vCenter: which one is meant cannot
-    /// be known.
-    pub(crate) fn check_unambiguous(&self, volume: &str) -> Result<(), Refusal> {
-        let candidates: Vec<&Candidate> = self.candidates().collect();
-        self.wish.selection.check_unambiguous(volume, &candidates)
-    }
-
-    /// Why there is no candidate: each datastore with the reason against it.
-    pub(crate) fn refusal(&self, volume: &str) -> Refusal {
-        let size = Size(self.wish.bytes);
-        let meant = |candidate: &&Candidate| candidate.against != Some(Reason::NotSelected);
-        let considered: Vec<&Candidate> = self.all.iter().filter(meant).collect();
-        if considered.is_empty()
-            && let Some(refusal) = self.wish.selection.refusal(volume, &self.all)
-        {
-            return refusal;
-        }
-        let mut reasons: Vec<String> = considered
-            .iter()
-            .take(MOST_LISTED)
-            .filter_map(|one| Some(format!("{}: {}", one.path, one.against.as_ref()?)))
-            .collect();
-        if considered.len() > MOST_LISTED {
-            reasons.push(format!("and {} more", considered.len() - MOST_LISTED));
-        }
-        let table =
-            if reasons.is_empty() { "vCenter shows none".to_owned() } else { reasons.join("; ") };
-        let what = format!("volume {volume}: no datastore can take {size} ({table})");
-        let (kind, remedy) = advice(&considered);
-        Refusal::new(kind, what).remedy(remedy)
-    }
+/// The segments all of whose nodes reach a datastore, the hosts in maintenance aside. Of a segment whose hosts are all in
+/// maintenance, all hosts count. None if the nodes report no topology, or vCenter does not show the datastore.
+pub(crate) fn accessible(
+    inventory: &Inventory,
+    datastore: &Ref<types::Datastore>,
+) -> BTreeSet<Segment> {
+    let reach = Reach::new(inventory);
+    let Some(store) = inventory.stores.iter().find(|one| one.datastore == *datastore) else {
+        return BTreeSet::new();
+    };
+    let is_unseen = |segment: &Segment| {
+        inventory.incomplete.is_some()
+            && inventory.missing.iter().any(|node| node.segment.as_ref() == Some(segment))
+    };
+    reach.segments_of(store).filter(|segment| !is_unseen(segment)).cloned().collect()
 }
 
-impl fmt::Display for Decision {
-    /// The table, a datastore after the other.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (at, one) in self.all.iter().enumerate() {
-            let separator = if at == 0 { "" } else { "; " };
-            write!(f, "{separator}{}: ", one.path)?;
-            match &one.against {
-                Some(reason) => reason.fmt(f)?,
-                None => write!(f, "candidate, {} free", Size(one.free))?,
-            }
-        }
-        Ok(())
-    }
-}
-
-/// What helps, by the reasons that are nearest to success.
-fn advice(considered: &[&Candidate]) -> (Kind, &'static str) {
-    let any =
-        |is: fn(&Reason) -> bool| considered.iter().any(|one| one.against.as_ref().is_some_and(is));
-    if any(|reason| matches!(reason, Reason::Full(_))) {
-        return (Kind::Exhausted, "free space on one of them, or request less");
-    }
-    if any(|reason| matches!(reason, Reason::TooSmall(_))) {
-        return (Kind::OutOfRange, "request less than the largest of them has");
-    }
-    if any(|reason| matches!(reason, Reason::Policy(_))) {
-        return (Kind::Precondition, "choose another storage policy, or make a datastore fit it");
-    }
-    if any(|reason| matches!(reason, Reason::NoPrivilege)) {
-        return (
-            Kind::Denied,
-            "grant the user a role with Datastore.FileManagement on one of them",
-        );
-    }
-    if any(|reason| matches!(reason, Reason::NotShared(_))) {
-        let remedy = "mount one of them on every host that runs nodes";
-        return (Kind::Precondition, remedy);
-    }
-    (Kind::Precondition, "make one of them available, and see that vCenter shows it to the user")
+/// What of a URL identifies the storage.
+fn identity(url: &str) -> &str {
+    url.trim().trim_end_matches('/')
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! One vCenter of the volumes: what is known of it, and how the cluster is named there.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -15,8 +15,8 @@ use vsphere::{
 };
 
 use super::{
-    nodes::NodeIds,
-    placement::{NodeHost, NodePlaces, Store},
+    nodes::KnownNodes,
+    placement::{Inventory, MissingNode, NodeHost, PREFERRED_DATASTORES, Store},
     policies::Policies,
     queue::Queues,
     search::Search,
@@ -149,27 +149,43 @@ impl Site {
         vms.cloned().collect()
     }
 
-    /// The datastores, and the hosts that run nodes.
+    /// What new volumes are placed by.
     ///
     /// # Errors
-    /// When it cannot be judged which datastores the nodes reach.
-    pub(super) fn places(&self, nodes: &NodeIds) -> Result<(Vec<Store>, Vec<NodeHost>), Refusal> {
+    /// When it is not current, or it is not known where the user may create files.
+    pub(super) fn places(&self, nodes: &KnownNodes) -> Result<Inventory, Refusal> {
         let snapshot = self.current()?;
         if let Some(why) = snapshot.privileges_unknown() {
             let what = format!("vCenter {} cannot be used for new volumes: {why}", snapshot.name);
             return Err(Refusal::new(Kind::Unavailable, what));
         }
+        self.inventory(nodes)
+    }
+
+    /// The datastores, and the hosts that run nodes.
+    ///
+    /// # Errors
+    /// When it is not current.
+    pub(super) fn inventory(&self, nodes: &KnownNodes) -> Result<Inventory, Refusal> {
+        let snapshot = self.current()?;
+        let tags = snapshot.tags.map.as_deref();
         let stores = snapshot.datastores().map(|datastore| {
-            let permitted = snapshot.may_create_on(&datastore.reference).unwrap_or_default();
             let cluster = snapshot.datastore_cluster(datastore);
-            Store::new(datastore, snapshot.datastore_path(datastore), cluster, permitted)
+            let reference = &datastore.reference;
+            let preferred = tags.map_or(&[][..], |tags| tags.on(reference, PREFERRED_DATASTORES));
+            Arc::new(Store {
+                is_permitted: snapshot.may_create_on(reference).unwrap_or_default(),
+                preferred_in: preferred.to_vec(),
+                ..Store::new(datastore, snapshot.datastore_path(datastore), cluster)
+            })
         });
-        let places = node_places(&snapshot, nodes);
         let incomplete = match snapshot.health() {
             Health::Partial(outage) => Some(outage.why),
             Health::Current { .. } | Health::Unavailable(_) => None,
         };
-        Ok((stores.collect(), places.judged(&self.server, incomplete.as_deref())?))
+        let (hosts, missing) = node_places(&snapshot, nodes);
+        let vcenter = self.server.clone();
+        Ok(Inventory { vcenter, stores: stores.collect(), hosts, missing, incomplete })
     }
 
     /// What CNS records of the cluster that a volume belongs to.
@@ -193,34 +209,28 @@ impl Site {
     }
 }
 
-/// Where the cluster's nodes run.
-fn node_places(snapshot: &Snapshot, nodes: &NodeIds) -> NodePlaces {
-    let (mut hosts, mut missing) = (BTreeMap::<_, Vec<String>>::new(), Vec::new());
+/// Where the cluster's nodes run, and those whose VMs are not shown.
+fn node_places(snapshot: &Snapshot, nodes: &KnownNodes) -> (Vec<NodeHost>, Vec<MissingNode>) {
+    let (mut hosts, mut missing) = (BTreeMap::<_, BTreeSet<_>>::new(), Vec::new());
     for (name, uuid) in nodes.iter() {
+        let segment = nodes.segment(name);
         let vms = snapshot.vm_by_uuid(&uuid);
         if vms.is_empty() {
-            missing.push(name.to_owned());
+            missing.push(MissingNode { name: name.to_owned(), segment: segment.cloned() });
         }
         for host in vms.iter().filter_map(|vm| vm.host.clone()) {
-            hosts.entry(host).or_default().push(name.to_owned());
+            hosts.entry(host).or_default().extend(segment.cloned());
         }
     }
-    let place = |(reference, nodes): (Ref<types::HostSystem>, _)| match snapshot.host(&reference) {
-        Some(host) => NodeHost {
-            name: host.name.clone(),
-            is_serving: host.connection == ConnectionState::Connected && !host.maintenance,
-            host: reference,
-            nodes,
-        },
+    let place = |(reference, segments): (Ref<types::HostSystem>, _)| {
+        let host = snapshot.host(&reference);
         // Datastores name also hosts that the user does not see.
-        None => NodeHost {
-            name: reference.value().to_owned(),
-            is_serving: true,
-            host: reference,
-            nodes,
-        },
+        let name = host.map_or(reference.value(), |host| &host.name).to_owned();
+        let is_serving = host
+            .is_none_or(|host| host.connection == ConnectionState::Connected && !host.maintenance);
+        NodeHost { host: reference, name, segments, is_serving }
     };
-    NodePlaces { hosts: hosts.into_iter().map(place).collect(), missing }
+    (hosts.into_iter().map(place).collect(), missing)
 }
 
 fn unavailable(snapshot: &Snapshot) -> Refusal {

@@ -15,7 +15,7 @@ use std::{fmt, str::FromStr, sync::Arc};
 use futures::{StreamExt, stream::FuturesUnordered};
 use vsphere::inventory::{PowerState, Uuid, Vm};
 
-use super::{Inner, change, nodes::NodeIds, site::Site};
+use super::{Inner, change, nodes::KnownNodes, site::Site, topology::Segment};
 use crate::refusal::{Kind, Refusal};
 
 /// The vCenters of a configuration, by the names of their servers. None while no configuration is in force.
@@ -284,17 +284,33 @@ impl Inner {
     }
 
     /// The nodes of the cluster, without those that only other vCenters show.
-    pub(super) fn nodes_in(&self, site: &Site) -> NodeIds {
+    pub(super) fn nodes_in(&self, site: &Site) -> KnownNodes {
         let nodes = self.nodes.current().unwrap_or_default();
         let sites = self.sites.borrow().clone();
         if sites.single().is_some() {
             return nodes;
         }
         let others: Vec<_> = sites.all().iter().filter(|one| one.server != site.server).collect();
-        let is_here =
-            |uuid: Uuid| site.shows(uuid) || !others.iter().any(|other| other.shows(uuid));
-        let here = nodes.iter().filter(|(_, uuid)| is_here(*uuid));
-        here.map(|(name, uuid)| (name.to_owned(), uuid)).collect()
+        nodes.filtered(|uuid| site.shows(uuid) || !others.iter().any(|other| other.shows(uuid)))
+    }
+
+    /// Refuses while it is not known which nodes are where.
+    pub(super) fn check_located(&self, segments: &[Segment]) -> Result<(), Refusal> {
+        let unread = |objects: &str| {
+            let what = format!(
+                "it is not known where the nodes are: the {objects} have not been read yet"
+            );
+            let remedy = format!(
+                "if it lasts, see that the controller's role allows to list and watch {objects}"
+            );
+            Err(Refusal::new(Kind::Unavailable, what).remedy(remedy))
+        };
+        match self.nodes.current() {
+            None if segments.is_empty() => Ok(()),
+            None => unread("csinodes"),
+            Some(nodes) if nodes.are_located() => Ok(()),
+            Some(_) => unread("nodes"),
+        }
     }
 }
 

@@ -15,6 +15,7 @@ use super::{
     refused::refused,
     site::Site,
     size_of,
+    topology::Segment,
 };
 use crate::refusal::{Kind, Refusal};
 
@@ -120,16 +121,20 @@ async fn list_in(
     Ok((all, next))
 }
 
-/// Room for volumes of a class, in all vCenters that can be used.
+/// Room for volumes of a class that a segment reaches, in all vCenters that can be used and that have its nodes.
 pub(super) async fn capacity(
     inner: &Inner,
     policy: Option<&str>,
     selection: &Selection,
+    segment: Option<&Segment>,
 ) -> Result<Capacity, Refusal> {
     let sites = inner.sites()?;
+    let segments: Vec<Segment> = segment.into_iter().cloned().collect();
+    inner.check_located(&segments)?;
+    let wish = Wish { selection: selection.clone(), segments, ..Wish::default() };
     let (mut room, mut refusals) = (None, Vec::new());
-    for site in sites.all() {
-        match capacity_in(inner, site, policy, selection).await {
+    for site in choose::concerned(inner, &sites, &wish.segments) {
+        match capacity_in(inner, site, policy, &wish).await {
             Ok(more) => {
                 let known = room.unwrap_or(Capacity { available: 0, largest: 0 });
                 room = Some(Capacity {
@@ -147,18 +152,20 @@ async fn capacity_in(
     inner: &Inner,
     site: &Site,
     policy: Option<&str>,
-    selection: &Selection,
+    wish: &Wish,
 ) -> Result<Capacity, Refusal> {
-    let (stores, hosts) = site.places(&inner.nodes_in(site))?;
-    let wish = Wish { selection: selection.clone(), ..Wish::default() };
-    let mut decision = decide(&stores, &hosts, &wish);
+    let mut decision = decide(&site.places(&inner.nodes_in(site))?, wish);
     if let Some(name) = policy {
-        let datastores = decision.candidates().map(|one| one.datastore.clone()).collect();
+        let datastores = decision.candidates().map(|one| one.store.datastore.clone()).collect();
         let found = site.policies.find(&site.connection()?, name, &datastores).await;
         let policy = found.map_err(|error| refused(format!("storage policy {name:?}"), error))?;
         decision.exclude(&policy.rejected);
     }
-    let (available, largest) = decision.room();
+    if decision.resolve_names("").is_err() {
+        // Every claim of the class is refused.
+        return Ok(Capacity { available: 0, largest: 0 });
+    }
+    let (available, largest) = decision.room()?;
     Ok(Capacity { available, largest })
 }
 

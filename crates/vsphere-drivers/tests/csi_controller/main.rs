@@ -16,6 +16,7 @@ mod metrics;
 mod node_files;
 mod nodes;
 mod outages;
+mod placement;
 mod records;
 mod requests;
 mod safety;

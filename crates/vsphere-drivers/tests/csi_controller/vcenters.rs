@@ -25,21 +25,21 @@ use tonic::{Code, Status};
 use crate::world::{BOUND, Controller, NODES, World, request};
 
 /// The nodes of the second vCenter.
-const OTHER_NODES: [&str; 2] =
+pub(crate) const OTHER_NODES: [&str; 2] =
     ["4230b1a0-5eed-4000-8000-000000000003", "4230b1a0-5eed-4000-8000-000000000004"];
 /// How the second one is called: the first one has the same address.
-const OTHER: &str = "localhost";
+pub(crate) const OTHER: &str = "localhost";
 /// Several vCenters must have zones.
 const LABELS: &str = "[Labels]\ntopology-categories = \"k8s-zone\"\n";
 const TIB: u64 = 1 << 40;
 
-struct TwoVCenters {
-    world: World,
-    other: VCenter,
+pub(crate) struct TwoVCenters {
+    pub(crate) world: World,
+    pub(crate) other: VCenter,
 }
 
 impl TwoVCenters {
-    async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
         Self::start_with(|usual| usual).await
     }
 
@@ -125,7 +125,7 @@ impl TwoVCenters {
     }
 
     /// The server in the record of a volume.
-    async fn recorded(&self, volume: &str) -> Option<String> {
+    pub(crate) async fn recorded(&self, volume: &str) -> Option<String> {
         let found = self.infos().get_opt(volume).await.unwrap()?;
         assert_eq!(found.data["spec"]["volumeID"], volume);
         Some(found.data["spec"]["vCenterServer"].as_str().unwrap().to_owned())

@@ -4,12 +4,13 @@ use std::path::Path;
 
 use proptest::prelude::{Just, Strategy, any, prop_assert, prop_oneof, proptest};
 
-use super::{create, expand, parameters, path, publish, stage, volume, volume_path};
+use super::{create, expand, parameters, path, publish, segment, stage, volume, volume_path};
 use crate::{
     node::{mounts::Options, plan::Access},
     proto::{
         CapacityRange, CreateVolumeRequest, NodeExpandVolumeRequest, NodePublishVolumeRequest,
-        NodeStageVolumeRequest, VolumeCapability, VolumeContentSource,
+        NodeStageVolumeRequest, Topology, TopologyRequirement, VolumeCapability,
+        VolumeContentSource,
         volume_capability::{AccessMode, AccessType, BlockVolume, MountVolume, access_mode::Mode},
         volume_content_source::{SnapshotSource, Type, VolumeSource},
     },
@@ -124,6 +125,54 @@ fn the_source_of_a_volume_is_a_snapshot_or_a_volume() {
     assert_invalid(from_volume(""), "volume_id is missing");
     for unknown in [snapshot, "a+b+c", &format!("{volume}+latest")] {
         assert_eq!(from_snapshot(unknown).unwrap_err().kind, Kind::NotFound, "{unknown}");
+    }
+}
+
+fn topology(labels: &[(&str, &str)]) -> Topology {
+    let owned = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
+    Topology { segments: labels.iter().map(owned).collect() }
+}
+
+#[test]
+fn segments_are_tried_as_preferred_and_only_if_they_are_allowed() {
+    let wanted = |preferred: &[&str], requisite: &[&str]| {
+        let zones = |names: &[&str]| -> Vec<Topology> {
+            names
+                .iter()
+                .map(|name| match name.split_once('/') {
+                    Some((region, zone)) => topology(&[("region", region), ("zone", zone)]),
+                    None if name.is_empty() => topology(&[]),
+                    None => topology(&[("zone", name)]),
+                })
+                .collect()
+        };
+        let (preferred, requisite) = (zones(preferred), zones(requisite));
+        let parsed = create(CreateVolumeRequest {
+            name: "pvc-1".into(),
+            volume_capabilities: capability(mount(""), Mode::SingleNodeWriter)
+                .into_iter()
+                .collect(),
+            accessibility_requirements: Some(TopologyRequirement { preferred, requisite }),
+            ..CreateVolumeRequest::default()
+        });
+        let segments = parsed.unwrap().segments;
+        segments.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(wanted(&[], &[]), "");
+    assert_eq!(wanted(&[""], &["", ""]), "", "they leave open where");
+    assert_eq!(wanted(&["b"], &["a", "b", "c"]), "zone=b zone=a zone=c");
+    assert_eq!(wanted(&["b", "a", "b"], &[]), "zone=b zone=a");
+    assert_eq!(wanted(&["c", "b"], &["a", "b"]), "zone=b zone=a", "c is not allowed");
+    assert_eq!(wanted(&["r/a"], &["a"]), "region=r,zone=a zone=a", "a part of what is allowed");
+}
+
+#[test]
+fn a_segment_consists_of_labels() {
+    assert_eq!(segment("preferred", Topology::default()).unwrap(), None);
+    segment("preferred", topology(&[("topology.csi.vmware.com/zone", "")])).unwrap();
+    let long = "x".repeat(64);
+    for wrong in [("", "a"), ("zone", "a\n"), ("zone\0", "a"), ("zone", &long)] {
+        assert_invalid(segment("preferred", topology(&[wrong])), "preferred has ");
     }
 }
 

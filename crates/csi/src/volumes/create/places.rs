@@ -53,14 +53,14 @@ impl Creation<'_> {
         let earlier = record.filter(|one| self.site.is_named(journal::vcenter(one)));
         let (open, mut failed) = earlier.map(tried).unwrap_or_default();
         let has_failed = |one: &Candidate, failed: &[String]| {
-            failed.iter().any(|failed| failed == one.datastore.value())
+            failed.iter().any(|failed| failed == one.store.datastore.value())
         };
         if candidates.iter().all(|one| has_failed(one, &failed)) {
             failed.clear();
         }
         candidates.sort_by_key(|one| {
-            let is_elsewhere = original.is_some_and(|original| !original.is_at(&one.url));
-            let is_other = Some(one.datastore.value()) != open.as_deref();
+            let is_elsewhere = original.is_some_and(|original| !original.is_at(&one.store.url));
+            let is_other = Some(one.store.datastore.value()) != open.as_deref();
             (is_other, has_failed(one, &failed), is_elsewhere)
         });
         let mut candidates = candidates.into_iter().take(MOST_TRIES);
@@ -126,18 +126,19 @@ impl Creation<'_> {
     }
 
     async fn decide(&self, mebibytes: i64) -> Result<(Decision, Option<String>), Refusal> {
-        let (stores, hosts) = self.site.places(&self.inner.nodes_in(self.site))?;
+        let inventory = self.site.places(&self.inner.nodes_in(self.site))?;
         let wish = Wish {
             bytes: bytes(mebibytes),
             selection: self.request.selection.clone(),
             overcommit: self.inner.overcommit,
+            segments: self.request.segments.clone(),
         };
-        let mut decision = decide(&stores, &hosts, &wish);
+        let mut decision = decide(&inventory, &wish);
         let Some(name) = &self.request.policy else {
             return self.decided(decision, None);
         };
         let datastores: BTreeSet<Ref<Datastore>> =
-            decision.candidates().map(|one| one.datastore.clone()).collect();
+            decision.candidates().map(|one| one.store.datastore.clone()).collect();
         let found = self.site.policies.find(&self.connection, name, &datastores).await;
         let policy = found.map_err(|error| self.refused(error))?;
         decision.exclude(&policy.rejected);
@@ -146,12 +147,13 @@ impl Creation<'_> {
 
     fn decided(
         &self,
-        decision: Decision,
+        mut decision: Decision,
         policy: Option<String>,
     ) -> Result<(Decision, Option<String>), Refusal> {
         let (volume, vcenter) = (&self.request.name, &self.site.server);
+        let resolved = decision.resolve_names(volume);
         tracing::debug!(volume, vcenter, %decision, "datastores compared");
-        decision.check_unambiguous(volume)?;
+        resolved?;
         Ok((decision, policy))
     }
 }

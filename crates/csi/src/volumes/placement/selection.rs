@@ -1,11 +1,12 @@
 //! Which datastores a StorageClass names: by URL, by name, by inventory path, or by their datastore cluster.
 //!
 //! A name means every datastore that is called so, because datacenters and vCenters may use the same names: the nodes
-//! that must reach it decide. Only if several are left in one vCenter, the class is refused with their paths.
+//! that must reach it decide. Only if several are left that the same nodes reach, the class is refused with their
+//! paths.
 
 use std::collections::BTreeSet;
 
-use super::{Candidate, MOST_LISTED, Store, identity};
+use super::{Candidate, Store, decision::MOST_LISTED, identity};
 use crate::refusal::{Kind, Refusal};
 
 /// What a StorageClass names; every datastore if it names nothing.
@@ -39,32 +40,41 @@ impl Selection {
     pub(super) fn refusal(&self, volume: &str, all: &[Candidate]) -> Option<Refusal> {
         let (what, shown) = if let Some(url) = &self.url {
             let what = format!("with the URL {url:?} of the parameter datastoreurl");
-            (what, ("URLs", distinct(all.iter().map(|one| &*one.url))))
+            (what, ("URLs", distinct(all.iter().map(|one| &*one.store.url))))
         } else if let Some(cluster) = &self.cluster {
             let what =
                 format!("in the datastore cluster {cluster:?} of the parameter datastorecluster");
-            let known = all.iter().filter_map(|one| one.cluster.as_deref());
+            let known = all.iter().filter_map(|one| one.store.cluster_path());
             (what, ("datastore clusters", distinct(known)))
         } else if self.datastores.is_empty() {
             return None;
         } else {
             let what = format!("of the parameter datastores ({})", self.datastores.join(", "));
-            (what, ("datastores", distinct(all.iter().map(|one| &*one.path))))
+            (what, ("datastores", distinct(all.iter().map(|one| &*one.store.path))))
         };
         let what = format!("volume {volume}: vCenter shows no datastore {what}");
         let remedy = format!("correct the StorageClass; the {} are {}", shown.0, shown.1);
         Some(Refusal::new(Kind::Invalid, what).remedy(remedy))
     }
 
-    /// Refuses a name of several datastores, or of several clusters, that are left.
+    /// Refuses a name of several datastores, or of several clusters, that are left and that the same nodes reach.
     pub(super) fn check_unambiguous(
         &self,
         volume: &str,
         candidates: &[&Candidate],
     ) -> Result<(), Refusal> {
+        let groups: BTreeSet<usize> =
+            candidates.iter().flat_map(|one| &one.groups).copied().collect();
+        groups.into_iter().try_for_each(|group| {
+            let reached = candidates.iter().filter(|one| one.groups.contains(&group));
+            self.check_group(volume, &reached.map(|one| &*one.store).collect::<Vec<_>>())
+        })
+    }
+
+    fn check_group(&self, volume: &str, left: &[&Store]) -> Result<(), Refusal> {
         let is_name = |text: &&String| Form::of(text) == Form::Name;
         for name in self.datastores.iter().filter(is_name) {
-            let called: Vec<_> = candidates.iter().filter(|one| one.name == *name).collect();
+            let called: Vec<_> = left.iter().filter(|one| one.name == *name).collect();
             let urls: BTreeSet<_> = called.iter().map(|one| identity(&one.url)).collect();
             if urls.len() > 1 {
                 let paths = distinct(called.iter().map(|one| &*one.path));
@@ -72,8 +82,7 @@ impl Selection {
             }
         }
         if let Some(name) = self.cluster.as_ref().filter(is_name) {
-            let paths: BTreeSet<_> =
-                candidates.iter().filter_map(|one| one.cluster.as_deref()).collect();
+            let paths: BTreeSet<_> = left.iter().filter_map(|one| one.cluster_path()).collect();
             if paths.len() > 1 {
                 return Err(ambiguous(volume, "datastore clusters", name, &distinct(paths)));
             }

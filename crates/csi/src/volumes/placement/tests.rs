@@ -1,14 +1,18 @@
 //! Placement by tables and properties.
 
+mod properties;
 mod worlds;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Instant,
+};
 
-use proptest::prelude::*;
 use vsphere::reference::Ref;
 
-use super::{NodeHost, NodePlaces, Reason, Selection, Size, Store, Wish, decide};
-use crate::refusal::Kind;
+use super::{Inventory, MissingNode, NodeHost, Selection, Size, Store, Wish, accessible, decide};
+use crate::{refusal::Kind, volumes::topology::Segment};
 
 const GIB: u64 = 1 << 30;
 
@@ -26,12 +30,30 @@ fn store(name: &str, free_gib: u64, hosts: &[&str]) -> Store {
         is_suspended: false,
         is_permitted: true,
         writers: hosts.iter().map(|host| Ref::new(host)).collect(),
+        preferred_in: Vec::new(),
     }
 }
 
 fn host(name: &str) -> NodeHost {
-    let nodes = vec![format!("node-on-{name}")];
-    NodeHost { host: Ref::new(name), name: format!("{name}.example"), nodes, is_serving: true }
+    let (host, name) = (Ref::new(name), format!("{name}.example"));
+    NodeHost { host, name, segments: BTreeSet::new(), is_serving: true }
+}
+
+/// `z1` is a zone, `r1/z1` a zone of a region, and `r1/` a region.
+fn segment(text: &str) -> Segment {
+    let (region, zone) = text.split_once('/').unwrap_or(("", text));
+    let labels = [("region", region), ("zone", zone)];
+    let labels = labels.into_iter().filter(|(_, value)| !value.is_empty());
+    Segment::new(labels.map(|(key, value)| (key.to_owned(), value.to_owned()))).unwrap()
+}
+
+fn inventory(stores: &[Store], hosts: &[NodeHost]) -> Inventory {
+    Inventory {
+        vcenter: "vc".to_owned(),
+        stores: stores.iter().cloned().map(Arc::new).collect(),
+        hosts: hosts.to_vec(),
+        ..Inventory::default()
+    }
 }
 
 fn wish(gib: u64) -> Wish {
@@ -40,8 +62,8 @@ fn wish(gib: u64) -> Wish {
 
 /// The candidates, the best first.
 fn candidates(stores: &[Store], hosts: &[NodeHost], wish: &Wish) -> Vec<String> {
-    let decision = decide(stores, hosts, wish);
-    decision.candidates().map(|one| one.datastore.value().to_owned()).collect()
+    let decision = decide(&inventory(stores, hosts), wish);
+    decision.candidates().map(|one| one.store.datastore.value().to_owned()).collect()
 }
 
 #[test]
@@ -90,7 +112,7 @@ fn each_reason_excludes_a_datastore_and_is_named() {
     for (edit, text, kind) in cases {
         let mut one = store("one", 50, &["h1"]);
         edit(&mut one);
-        let decision = decide(&[one], &[host("h1")], &wish(10));
+        let decision = decide(&inventory(&[one], &[host("h1")]), &wish(10));
         assert_eq!(decision.candidates().count(), 0, "{text}");
         let refusal = decision.refusal("pvc-1");
         assert_eq!(refusal.kind, kind, "{refusal}");
@@ -131,7 +153,8 @@ fn a_url_selects_its_datastore_and_a_wrong_one_is_answered_with_the_right_ones()
     };
     let hosts = [host("h1")];
     assert_eq!(candidates(&stores, &hosts, &at("ds:///vmfs/volumes/a")), ["a"]);
-    let refusal = decide(&stores, &hosts, &at("ds:///vmfs/volumes/c/")).refusal("pvc-1");
+    let refusal =
+        decide(&inventory(&stores, &hosts), &at("ds:///vmfs/volumes/c/")).refusal("pvc-1");
     assert_eq!(refusal.kind, Kind::Invalid);
     assert!(
         refusal.to_string().contains("ds:///vmfs/volumes/a/, ds:///vmfs/volumes/b/"),
@@ -142,9 +165,9 @@ fn a_url_selects_its_datastore_and_a_wrong_one_is_answered_with_the_right_ones()
 #[test]
 fn what_a_policy_rejects_is_excluded_with_its_reason() {
     let stores = [store("a", 50, &["h1"]), store("b", 90, &["h1"])];
-    let mut decision = decide(&stores, &[host("h1")], &wish(1));
+    let mut decision = decide(&inventory(&stores, &[host("h1")]), &wish(1));
     decision.exclude(&BTreeMap::from([(Ref::new("b"), "not flash".to_owned())]));
-    let left: Vec<_> = decision.candidates().map(|one| one.datastore.value()).collect();
+    let left: Vec<_> = decision.candidates().map(|one| one.store.datastore.value()).collect();
     assert_eq!(left, ["a"]);
     decision.exclude(&BTreeMap::from([(Ref::new("a"), "too slow".to_owned())]));
     let refusal = decision.refusal("pvc-1");
@@ -162,8 +185,8 @@ fn shared_storage_is_counted_once() {
     let mut twin = store("twin", 30, &["h1"]);
     twin.url = "ds:///vmfs/volumes/a".to_owned();
     let stores = [store("a", 30, &["h1"]), twin, store("b", 20, &["h1"])];
-    let decision = decide(&stores, &[host("h1")], &wish(0));
-    assert_eq!(decision.room(), (50 * GIB, 30 * GIB));
+    let decision = decide(&inventory(&stores, &[host("h1")]), &wish(0));
+    assert_eq!(decision.room().unwrap(), (50 * GIB, 30 * GIB));
 }
 
 #[test]
@@ -172,97 +195,56 @@ fn sizes_are_written_as_people_read_them() {
     assert_eq!(texts, ["1023 bytes", "1 MiB", "1.5 GiB", "62 TiB"]);
 }
 
-fn any_store() -> impl Strategy<Value = Store> {
-    let hosts = proptest::collection::btree_set(0..4_u8, 0..4);
-    (0..6_u8, 0..100_u64, any::<[bool; 4]>(), hosts).prop_map(|(name, free, flags, hosts)| {
-        let hosts: Vec<String> = hosts.iter().map(|host| format!("h{host}")).collect();
-        let hosts: Vec<&str> = hosts.iter().map(String::as_str).collect();
-        Store {
-            is_accessible: flags[0],
-            maintenance: flags[1].then(|| "inMaintenance".to_owned()),
-            is_suspended: flags[2],
-            is_permitted: flags[3],
-            ..store(&format!("s{name}"), free, &hosts)
-        }
-    })
-}
-
-proptest! {
-    #[test]
-    fn a_candidate_is_usable_large_enough_and_reached_by_every_serving_host(
-        stores in proptest::collection::vec(any_store(), 0..8),
-        serving in proptest::collection::vec(any::<bool>(), 1..4),
-        gib in 0..100_u64,
-    ) {
-        let hosts: Vec<NodeHost> = serving.iter().enumerate().map(|(at, is_serving)| {
-            NodeHost { is_serving: *is_serving, ..host(&format!("h{at}")) }
-        }).collect();
-        let decision = decide(&stores, &hosts, &wish(gib));
-        for chosen in decision.candidates() {
-            let same: Vec<&Store> = stores.iter().filter(|one| one.url == chosen.url).collect();
-            let reached: BTreeSet<_> = same.iter().flat_map(|one| &one.writers).collect();
-            prop_assert!(same.iter().any(|one| one.is_accessible && one.is_permitted && !one.is_suspended && one.free >= gib * GIB));
-            prop_assert!(hosts.iter().filter(|host| host.is_serving).all(|host| reached.contains(&host.host)));
-        }
-        let free: Vec<u64> = decision.candidates().map(|one| one.free).collect();
-        prop_assert!(free.is_sorted_by(|a, b| a >= b));
-        prop_assert_eq!(&decision, &decide(&stores, &hosts, &wish(gib)), "deterministic");
-        let excluded = decision.all.iter().filter(|one| one.against.is_some());
-        prop_assert_eq!(excluded.count() + free.len(), stores.len());
-        prop_assert!(decision.all.iter().all(|one| one.against != Some(Reason::NotSelected)));
-    }
-}
-
-proptest! {
-    #[test]
-    fn without_one_datastore_the_others_are_judged_as_before(
-        stores in proptest::collection::vec(any_store(), 1..8),
-        removed in any::<prop::sample::Index>(),
-        gib in 0..100_u64,
-    ) {
-        let hosts = [host("h0"), host("h1")];
-        let before = candidates(&stores, &hosts, &wish(gib));
-        let url = stores[removed.index(stores.len())].url.clone();
-        // Together with the objects of the same storage, whose hosts count for each other.
-        let left: Vec<Store> = stores.iter().filter(|one| one.url != url).cloned().collect();
-        let gone: BTreeSet<&str> =
-            stores.iter().filter(|one| one.url == url).map(|one| one.datastore.value()).collect();
-        let expected: Vec<String> =
-            before.into_iter().filter(|name| !gone.contains(name.as_str())).collect();
-        prop_assert_eq!(candidates(&left, &hosts, &wish(gib)), expected);
-    }
-}
-
 #[test]
 fn of_five_hundred_datastores_the_emptiest_shared_one_is_found_for_ten_thousand_nodes() {
+    let (stores, hosts) = large();
+    let began = Instant::now();
+    let inventory = inventory(&stores, &hosts);
+    let decision = decide(&inventory, &wish(10));
+    let best = decision.candidates().next().map(|one| one.store.datastore.value());
+    assert_eq!((decision.candidates().count(), best), (45, Some("s190")));
+    let all = began.elapsed();
+    let segments = (0..10).map(|zone| segment(&format!("z{zone}"))).collect();
+    let began = Instant::now();
+    let in_zones = decide(&inventory, &Wish { segments, ..wish(10) });
+    let zones = began.elapsed();
+    let best = in_zones.candidates().next().unwrap();
+    let segments = accessible(&inventory, &best.store.datastore);
+    println!("of 500 datastores for 10,000 nodes: {all:?}; in ten zones in order: {zones:?}");
+    assert_eq!((in_zones.candidates().count(), segments.len()), (450, 9));
+}
+
+/// Five hundred datastores and ten thousand nodes on four hundred hosts in ten zones.
+fn large() -> (Vec<Store>, Vec<NodeHost>) {
     let names: Vec<String> = (0..400).map(|number| format!("h{number}")).collect();
     let all: Vec<&str> = names.iter().map(String::as_str).collect();
-    let hosts: Vec<NodeHost> = all
-        .iter()
-        .map(|name| NodeHost {
-            nodes: (0..25).map(|at| format!("{name}-{at}")).collect(),
-            ..host(name)
-        })
-        .collect();
-    let stores: Vec<Store> = (0..500_u64)
-        .map(|number| {
-            // Every tenth is shared by all hosts.
-            let writers = if number % 10 == 0 { &all[..] } else { &all[..399] };
-            store(&format!("s{number}"), number % 100, writers)
-        })
-        .collect();
-    let decision = decide(&stores, &hosts, &wish(10));
-    let best = decision.candidates().next().map(|one| one.datastore.value());
-    assert_eq!((decision.candidates().count(), best), (45, Some("s190")));
+    let zone = |at: usize| BTreeSet::from([segment(&format!("z{}", at / 40))]);
+    let on = |(at, name): (usize, &&str)| NodeHost { segments: zone(at), ..host(name) };
+    let hosts = all.iter().enumerate().map(on).collect();
+    let stores = (0..500_u64).map(|number| {
+        // Every tenth is shared by all hosts, and the others by those of nine zones and of most of the tenth.
+        let writers = if number % 10 == 0 { &all[..] } else { &all[..399] };
+        store(&format!("s{number}"), number % 100, writers)
+    });
+    (stores.collect(), hosts)
 }
 
 #[test]
 fn nothing_is_placed_for_nodes_that_are_nowhere_to_be_seen() {
     let away = |name| NodeHost { is_serving: false, ..host(name) };
-    let judge = |hosts: &[NodeHost], missing: &[&str], incomplete| {
-        let missing = missing.iter().map(|&node| node.to_owned()).collect();
-        let judged = NodePlaces { hosts: hosts.to_vec(), missing }.judged("vc", incomplete);
-        judged.map(|hosts| hosts.len()).map_err(|refusal| (refusal.kind, refusal.to_string()))
+    let judge = |hosts: &[NodeHost], missing: &[&str], incomplete: Option<&str>| {
+        let missing =
+            missing.iter().map(|node| MissingNode { name: (*node).to_owned(), segment: None });
+        let inventory = Inventory {
+            missing: missing.collect(),
+            incomplete: incomplete.map(str::to_owned),
+            ..inventory(&[store("a", 50, &["h1", "h2"])], hosts)
+        };
+        let decision = decide(&inventory, &wish(1));
+        let refusal = decision.refusal("pvc-1");
+        let count = decision.candidates().count();
+        assert_eq!(decision.room().is_ok(), count > 0, "room is as unknown as a place");
+        if count > 0 { Ok(()) } else { Err((refusal.kind, refusal.to_string())) }
     };
     type Case<'a> = (&'a [NodeHost], &'a [&'a str], Option<&'a str>, &'a str);
     let incomplete = Some("dc-2 does not exist");
@@ -270,7 +252,7 @@ fn nothing_is_placed_for_nodes_that_are_nowhere_to_be_seen() {
         (&[], &[], None, "no node of this cluster was found in vCenter vc"),
         (&[], &["node-9"], None, "no node of this cluster was found in vCenter vc"),
         // No host is asked, so every datastore would count as reached by all of them.
-        (&[away("h1"), away("h2")], &[], None, "out of maintenance (h1.example, h2.example)"),
+        (&[away("h1"), away("h2")], &[], None, "out of maintenance (h1.example and h2.example)"),
         // It may be in the datacenter that is not seen.
         (&[host("h1")], &["node-9"], incomplete, "where node-9 runs (dc-2 does not exist)"),
     ];
@@ -279,8 +261,91 @@ fn nothing_is_placed_for_nodes_that_are_nowhere_to_be_seen() {
         assert_eq!(kind, Kind::Unavailable, "{refused}");
         assert!(refused.contains(text), "{refused}");
     }
-    assert_eq!(judge(&[host("h1"), away("h2")], &[], None), Ok(2));
+    judge(&[host("h1"), away("h2")], &[], None).unwrap();
     // It is gone, and Kubernetes does not know that yet.
-    assert_eq!(judge(&[host("h1")], &["node-9"], None), Ok(1));
-    assert_eq!(judge(&[host("h1")], &[], incomplete), Ok(1), "all nodes are seen");
+    judge(&[host("h1")], &["node-9"], None).unwrap();
+    judge(&[host("h1")], &[], incomplete).unwrap();
+}
+
+#[test]
+fn a_node_that_cannot_be_seen_hinders_its_own_segment_only() {
+    let missing = MissingNode { name: "node-9".to_owned(), segment: Some(segment("z2")) };
+    let hosts = ["z1", "z2"]
+        .map(|zone| NodeHost { segments: BTreeSet::from([segment(zone)]), ..host(zone) });
+    let seen = inventory(&[store("a", 50, &["z1", "z2"])], &hosts);
+    let incomplete = Some("dc-2 does not exist".to_owned());
+    let unseen = Inventory { missing: vec![missing], incomplete, ..seen.clone() };
+    let decide_in = |zones: &[&str]| {
+        let segments = zones.iter().map(|zone| segment(zone)).collect();
+        decide(&unseen, &Wish { segments, ..wish(1) })
+    };
+    assert_eq!(decide_in(&["z1"]).candidates().count(), 1);
+    assert_eq!(decide_in(&["z2", "z1"]).candidates().count(), 1);
+    let refused = decide_in(&["z2"]);
+    assert_eq!(refused.candidates().count(), 0);
+    assert_eq!(refused.refusal("pvc-1").kind, Kind::Unavailable);
+    assert!(refused.room().is_err(), "it may have room");
+    let store = &seen.stores[0].datastore;
+    assert_eq!(accessible(&seen, store).len(), 2);
+    assert_eq!(accessible(&unseen, store), BTreeSet::from([segment("z1")]));
+}
+
+#[test]
+fn a_segment_without_a_place_is_exhausted_so_that_another_node_is_looked_for() {
+    let hosts = [NodeHost { segments: BTreeSet::from([segment("z1")]), ..host("h1") }];
+    type Edit = fn(&mut Store);
+    let edits: [Edit; 6] = [
+        |one| one.free = 0,
+        |one| one.capacity = 0,
+        |one| one.is_permitted = false,
+        |one| one.maintenance = Some("inMaintenance".to_owned()),
+        |one| one.writers.clear(),
+        |one| one.is_suspended = true,
+    ];
+    for edit in edits {
+        let mut one = store("one", 50, &["h1"]);
+        edit(&mut one);
+        let wish = Wish { segments: vec![segment("z1")], ..wish(10) };
+        let decision = decide(&inventory(&[one], &hosts), &wish);
+        let refusal = decision.refusal("pvc-1");
+        assert_eq!(refusal.kind, Kind::Exhausted, "{refusal}");
+    }
+    let wish = Wish { segments: vec![segment("z2")], ..wish(10) };
+    let nowhere = decide(&inventory(&[store("one", 50, &["h1"])], &hosts), &wish);
+    assert_eq!(nowhere.refusal("pvc-1").kind, Kind::Exhausted);
+    assert_eq!(nowhere.room().unwrap(), (0, 0), "that no node is there is known");
+}
+
+#[test]
+fn a_volume_is_accessible_from_segments_all_of_whose_nodes_reach_it() {
+    let host = |name: &str, zones: &[&str], is_serving| NodeHost {
+        segments: zones.iter().map(|zone| segment(zone)).collect(),
+        is_serving,
+        ..host(name)
+    };
+    let hosts = [
+        host("h1", &["z1"], true),
+        host("h2", &["z1", "z2"], true),
+        host("h3", &["z2"], false),
+        host("h4", &["z3"], false),
+        host("h5", &[], true),
+    ];
+    let stores = [
+        store("all", 50, &["h1", "h2", "h3", "h4", "h5"]),
+        store("one", 50, &["h1"]),
+        store("two", 50, &["h2"]),
+        store("away", 50, &["h1", "h2", "h4"]),
+        store("none", 50, &["h5"]),
+    ];
+    let inventory = inventory(&stores, &hosts);
+    let zones = |name: &str| {
+        let segments = accessible(&inventory, &Ref::new(name));
+        segments.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(zones("all"), "zone=z1 zone=z2 zone=z3");
+    assert_eq!(zones("one"), "", "its other host does not reach it");
+    assert_eq!(zones("two"), "zone=z2", "the host in maintenance is left out");
+    assert_eq!(zones("away"), "zone=z1 zone=z2 zone=z3");
+    assert_eq!(zones("none"), "");
+    assert_eq!(zones("unknown"), "");
 }
