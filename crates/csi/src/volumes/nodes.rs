@@ -139,17 +139,10 @@ impl Watch {
                     else => std::future::pending().await,
                 }
             };
-            if shutdown.unless(next).await.is_none() {
-                return Ok(());
-            }
-            if registered.is_complete {
-                let joined = join(&registered.known, &labels);
-                // Nodes change all the time, and what is kept of them hardly ever does.
-                self.sender.send_if_modified(|known| {
-                    let is_news = known.as_ref() != Some(&joined);
-                    *known = Some(joined);
-                    is_news
-                });
+            let Some(is_news) = shutdown.unless(next).await else { return Ok(()) };
+            // Nodes are written all the time, and what is kept of them hardly ever changes.
+            if is_news && registered.is_complete {
+                self.sender.send_replace(Some(join(&registered.known, &labels)));
             }
         }
     }
@@ -162,49 +155,55 @@ struct Listed<T> {
     is_complete: bool,
     /// Names in a list that is being read; those that are not in it are gone.
     listed: Option<HashSet<String>>,
+    /// Whether anything changed since that was last reported.
+    is_changed: bool,
 }
 
 impl<T> Default for Listed<T> {
     fn default() -> Self {
-        Self { known: BTreeMap::new(), is_complete: false, listed: None }
+        let known = BTreeMap::new();
+        Self { known, is_complete: false, listed: None, is_changed: false }
     }
 }
 
-impl<T> Listed<T> {
+impl<T: PartialEq> Listed<T> {
+    /// Takes in an event. Returns whether what is known is complete and changed.
     fn take<K: ResourceExt>(
         &mut self,
         kind: &str,
         event: Result<Event<K>, watcher::Error>,
         kept: fn(&K) -> Option<T>,
-    ) {
+    ) -> bool {
         match event {
             Ok(Event::Init) => self.listed = Some(HashSet::new()),
             Ok(Event::InitApply(object)) => {
                 self.listed.get_or_insert_default().insert(object.name_any());
-                self.put(&object, kept);
+                self.put(&object, kept(&object));
             }
             Ok(Event::InitDone) => {
                 let listed = self.listed.take().unwrap_or_default();
                 self.known.retain(|name, _| listed.contains(name));
-                self.is_complete = true;
+                (self.is_complete, self.is_changed) = (true, true);
             }
-            Ok(Event::Apply(object)) => self.put(&object, kept),
-            Ok(Event::Delete(object)) => {
-                self.known.remove(&object.name_any());
-            }
+            Ok(Event::Apply(object)) => self.put(&object, kept(&object)),
+            Ok(Event::Delete(object)) => self.put(&object, None),
             Err(error) => tracing::warn!(kind, %error, "watch failed; starting again"),
         }
+        self.listed.is_none() && std::mem::take(&mut self.is_changed)
     }
 
-    fn put<K: ResourceExt>(&mut self, object: &K, kept: fn(&K) -> Option<T>) {
-        match kept(object) {
-            Some(kept) => self.known.insert(object.name_any(), kept),
-            None => self.known.remove(&object.name_any()),
+    fn put<K: ResourceExt>(&mut self, object: &K, kept: Option<T>) {
+        let name = object.name_any();
+        self.is_changed |= self.known.get(&name) != kept.as_ref();
+        match kept {
+            Some(kept) => self.known.insert(name, kept),
+            None => self.known.remove(&name),
         };
     }
 }
 
 /// The driver of a node, as its kubelet registered it.
+#[derive(PartialEq)]
 struct Registration {
     uuid: Uuid,
     topology_keys: Vec<String>,
@@ -298,19 +297,26 @@ mod tests {
     }
 
     #[test]
-    fn nodes_that_a_new_list_lacks_are_gone() {
+    fn what_is_kept_is_news_when_it_changed_and_a_list_was_read_to_its_end() {
         let mut labels = Listed::default();
-        let node =
-            |name: &str| from_value(json!({"metadata": {"name": name, "labels": {}}})).unwrap();
+        let node = |name: &str, zone: &str| {
+            from_value(json!({"metadata": {"name": name, "labels": {"zone": zone}}})).unwrap()
+        };
         let mut take = |event| labels.take("Nodes", Ok(event), labels_of);
-        for event in [Event::Init, Event::InitApply(node("one")), Event::InitApply(node("two"))] {
-            take(event);
-        }
-        take(Event::InitDone);
-        for event in [Event::Init, Event::InitApply(node("two")), Event::InitDone] {
-            take(event);
-        }
-        assert!(labels.is_complete);
-        assert_eq!(labels.known.keys().collect::<Vec<_>>(), ["two"]);
+        let first = [
+            Event::Init,
+            Event::InitApply(node("one", "a")),
+            Event::InitApply(node("two", "a")),
+            Event::InitDone,
+        ];
+        assert_eq!(first.map(&mut take), [false, false, false, true]);
+        assert!(!take(Event::Apply(node("one", "a"))), "as it was");
+        assert!(take(Event::Apply(node("one", "b"))));
+        // A node that a new list lacks is gone.
+        let second = [Event::Init, Event::InitApply(node("two", "c")), Event::InitDone];
+        assert_eq!(second.map(&mut take), [false, false, true]);
+        assert!(take(Event::Delete(node("two", "c"))));
+        assert!(!take(Event::Delete(node("two", "c"))));
+        assert!(labels.known.is_empty());
     }
 }

@@ -52,7 +52,7 @@ pub(crate) struct MissingNode {
 }
 
 /// What one vCenter has, and where the nodes of the cluster run in it.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Inventory {
     /// The name of the vCenter.
     pub(crate) vcenter: String,
@@ -64,7 +64,7 @@ pub(crate) struct Inventory {
 }
 
 /// A datastore as the placement sees it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Store {
     pub(crate) datastore: Ref<types::Datastore>,
     pub(crate) name: String,
@@ -82,15 +82,15 @@ pub(crate) struct Store {
     pub(crate) is_suspended: bool,
     /// Whether the user may create files on it.
     pub(crate) is_permitted: bool,
-    /// The hosts that may write to it.
-    pub(crate) writers: Vec<Ref<types::HostSystem>>,
+    /// With the hosts that may write to it, which are many, and copied for nobody.
+    pub(crate) seen: Arc<Datastore>,
     /// Values of segments where it is preferred.
     pub(crate) preferred_in: Vec<String>,
 }
 
 impl Store {
     /// What the inventory has of a datastore.
-    pub(crate) fn new(seen: &Datastore, path: Option<String>, cluster: Option<&str>) -> Self {
+    pub(crate) fn new(seen: &Arc<Datastore>, path: Option<String>, cluster: Option<&str>) -> Self {
         let bytes = |number: i64| u64::try_from(number).unwrap_or_default();
         Self {
             datastore: seen.reference.clone(),
@@ -104,7 +104,7 @@ impl Store {
             maintenance: seen.maintenance.clone().filter(|mode| mode != "normal"),
             is_suspended: seen.suspended(),
             is_permitted: false,
-            writers: seen.writers().cloned().collect(),
+            seen: Arc::clone(seen),
             preferred_in: Vec::new(),
         }
     }

@@ -78,6 +78,14 @@ impl World {
         });
         self.plane.apply(&[node, csi_node]).unwrap();
     }
+
+    /// The inventory path of the datastore that has a volume.
+    async fn place_of(&self, volume: &str) -> String {
+        let datastore = self.places().await.remove(volume).unwrap();
+        let inventory = self.vcenter.control().state().await.unwrap().inventory;
+        let found = inventory.iter().find(|one| one["ref"] == datastore.as_str());
+        found.unwrap()["path"].as_str().unwrap().to_owned()
+    }
 }
 
 /// A request that prefers the first of these topologies, and is content with any of them.
@@ -153,16 +161,20 @@ async fn a_volume_is_created_in_the_first_zone_that_can_take_it_and_the_answer_n
     let (second, reached) =
         controller.place(within(request("pvc-second", 64), &both)).await.unwrap();
     assert_eq!(reached, [zone(2)]);
-    assert!(world.places().await[&second].contains("shared-2"), "the emptier one there");
+    assert_eq!(
+        world.place_of(&second).await,
+        "/europe/dc-2/datastore/shared-2",
+        "the emptier one there"
+    );
     let (first, reached) =
         controller.place(within(request("pvc-first", 64), &[zone(1)])).await.unwrap();
     assert_eq!(reached, [zone(1)]);
-    assert!(world.places().await[&first].contains("vsan-1"));
+    assert_eq!(world.place_of(&first).await, "/dc-1/datastore/vsan-1");
     // The preferred zone has no room for it.
     let large = within(request("pvc-large", 3 << 20), &both);
     let (large, reached) = controller.place(large).await.unwrap();
     assert_eq!(reached, [zone(1)]);
-    assert!(world.places().await[&large].contains("vsan-1"));
+    assert_eq!(world.place_of(&large).await, "/dc-1/datastore/vsan-1");
     // A part of the labels.
     let region = topology(&[(REGION, "region-2")]);
     let (_, reached) =
@@ -189,7 +201,7 @@ async fn a_volume_is_created_in_the_first_zone_that_can_take_it_and_the_answer_n
         let copied = within(copy, &[zone(1), zone(2)]);
         let (copy, reached) = controller.place(copied).await.unwrap();
         assert_eq!(reached, [zone(2)]);
-        assert!(world.places().await[&copy].contains("shared-2"));
+        assert_eq!(world.place_of(&copy).await, "/europe/dc-2/datastore/shared-2");
     }
 }
 
@@ -218,16 +230,13 @@ async fn a_zone_that_cannot_take_a_volume_refuses_it_with_every_reason() {
     // A host in maintenance hinders the zone of its nodes and no other.
     let control = world.vcenter.control();
     control.maintain_host("esx-3.lab.example", true).await.unwrap();
-    let full = async |to: &Controller| {
-        let answer: Result<CreateVolumeResponse, _> = to
-            .call("/csi.v1.Controller/CreateVolume", within(request("pvc-away", 64), &[zone(2)]))
-            .await;
-        match answer {
-            Err(refused) if refused.message().contains("out of maintenance") => Ok(()),
-            other => Err(Status::unavailable(format!("{other:?}"))),
-        }
+    let known = async |to: &Controller| match to.room(Some(&zone(2)), &[]).await {
+        (0, 0) => Ok(()),
+        other => Err(Status::unavailable(format!("{other:?}"))),
     };
-    controller.patiently("the maintenance is known", full).await.unwrap();
+    controller.patiently("the maintenance is known", known).await.unwrap();
+    let text = refuse(within(request("pvc-away", 64), &[zone(2)])).await;
+    assert!(text.contains("out of maintenance (esx-3.lab.example)"), "{text}");
     let (_, reached) =
         controller.place(within(request("pvc-near", 64), &[zone(2), zone(1)])).await.unwrap();
     assert_eq!(reached, [zone(1)]);
@@ -241,14 +250,14 @@ async fn a_name_of_datastores_in_both_zones_means_the_one_of_the_requested_zone(
     };
     let place = async |request| {
         let (volume, reached) = controller.place(request).await.unwrap();
-        (world.places().await[&volume].clone(), reached)
+        (world.place_of(&volume).await, reached)
     };
     let (first, reached) = place(called("pvc-1", &[zone(1)])).await;
     assert_eq!(reached, [zone(1)]);
     let (second, reached) = place(called("pvc-2", &[zone(2)])).await;
     assert_eq!(reached, [zone(2)]);
-    assert_ne!(first, second);
-    assert!(first.contains("shared-1") && second.contains("shared-1"), "{first}, {second}");
+    assert_eq!(first, "/dc-1/datastore/shared-1");
+    assert_eq!(second, "/europe/dc-2/datastore/shared-1");
     assert_eq!(place(called("pvc-3", &[zone(2), zone(1)])).await.0, second);
     // Without a zone it must be reached by all nodes, and none is.
     let everywhere = of_class(request("pvc-4", 64), "datastores", "shared-1");
@@ -290,19 +299,12 @@ async fn a_datastore_with_the_tag_of_a_zone_is_preferred_there() {
         )
     };
     let (world, controller) = start(zoned).await;
-    let create = async |number: u32| {
-        let name = format!("pvc-{number}");
-        let (volume, reached) =
-            controller.place(within(request(&name, 64), &[zone(1)])).await.unwrap();
-        assert_eq!(reached, [zone(1)]);
-        world.places().await[&volume].clone()
-    };
-    let preferred = create(1).await;
-    assert!(preferred.contains("shared-1"), "{preferred}");
+    let (preferred, _) = controller.place(within(request("pvc-1", 64), &[zone(1)])).await.unwrap();
+    assert_eq!(world.place_of(&preferred).await, "/dc-1/datastore/shared-1");
     // It is a preference: where it has no room, another one is taken.
     let large = within(request("pvc-large", 2 << 20), &[zone(1)]);
     let (large, _) = controller.place(large).await.unwrap();
-    assert!(world.places().await[&large].contains("vsan-1"));
+    assert_eq!(world.place_of(&large).await, "/dc-1/datastore/vsan-1");
 }
 
 #[tokio::test]

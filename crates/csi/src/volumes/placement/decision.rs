@@ -21,7 +21,7 @@ pub(super) const MOST_LISTED: usize = 12;
 const MOST_SEGMENTS: usize = 8;
 
 /// A datastore and what was decided about it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Candidate {
     pub(crate) store: Arc<Store>,
     pub(crate) against: Option<Reason>,
@@ -64,7 +64,7 @@ pub(super) enum Problem {
 }
 
 /// What was decided for one segment, or for all nodes.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) struct Table {
     pub(super) term: Option<Segment>,
     pub(super) problem: Option<Problem>,
@@ -98,7 +98,7 @@ impl Table {
 }
 
 /// Every datastore with a reason against it, or as a candidate, for each segment in order.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Decision {
     wish: Wish,
     tables: Vec<Table>,

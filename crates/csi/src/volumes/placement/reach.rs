@@ -83,7 +83,7 @@ impl<'a> Reach<'a> {
         let mut by_url: HashMap<&str, HostSet> = HashMap::new();
         for store in &inventory.stores {
             let reached = by_url.entry(identity(&store.url)).or_default();
-            for at in store.writers.iter().filter_map(|host| places.get(host)) {
+            for at in store.seen.writers().filter_map(|host| places.get(host)) {
                 reached.insert(*at);
             }
         }

@@ -9,7 +9,7 @@ use std::{
     time::Instant,
 };
 
-use vsphere::reference::Ref;
+use vsphere::{inventory::Datastore, reference::Ref, types::DatastoreHostMount};
 
 use super::{Inventory, MissingNode, NodeHost, Selection, Size, Store, Wish, accessible, decide};
 use crate::{refusal::Kind, volumes::topology::Segment};
@@ -29,9 +29,16 @@ fn store(name: &str, free_gib: u64, hosts: &[&str]) -> Store {
         maintenance: None,
         is_suspended: false,
         is_permitted: true,
-        writers: hosts.iter().map(|host| Ref::new(host)).collect(),
+        seen: mounted_on(hosts),
         preferred_in: Vec::new(),
     }
+}
+
+fn mounted_on(hosts: &[&str]) -> Arc<Datastore> {
+    let mount =
+        |host: &&str| DatastoreHostMount { key: Ref::new(host), ..DatastoreHostMount::default() };
+    let mounts = hosts.iter().map(mount).collect();
+    Arc::new(Datastore { mounts, ..Datastore::default() })
 }
 
 fn host(name: &str) -> NodeHost {
@@ -101,7 +108,7 @@ fn each_reason_excludes_a_datastore_and_is_named() {
         ),
         (|one| one.is_suspended = true, "suspended", Kind::Precondition),
         (
-            |one| one.writers.clear(),
+            |one| one.seen = mounted_on(&[]),
             "not writable from h1.example, which runs nodes",
             Kind::Precondition,
         ),
@@ -299,7 +306,7 @@ fn a_segment_without_a_place_is_exhausted_so_that_another_node_is_looked_for() {
         |one| one.capacity = 0,
         |one| one.is_permitted = false,
         |one| one.maintenance = Some("inMaintenance".to_owned()),
-        |one| one.writers.clear(),
+        |one| one.seen = mounted_on(&[]),
         |one| one.is_suspended = true,
     ];
     for edit in edits {

@@ -84,7 +84,7 @@ fn names(decision: &Decision) -> Vec<&str> {
 /// Whether every serving host of the nodes of some segment within a term reaches the storage of a datastore.
 fn is_reached(inventory: &Inventory, url: &str, wish: &Wish) -> bool {
     let same = inventory.stores.iter().filter(|one| one.url == url);
-    let writers: Vec<_> = same.flat_map(|one| &one.writers).collect();
+    let writers: Vec<_> = same.flat_map(|one| one.seen.writers()).collect();
     let reach = |is_meant: &dyn Fn(&NodeHost) -> bool| {
         let mut meant =
             inventory.hosts.iter().filter(|one| one.is_serving && is_meant(one)).peekable();
