@@ -128,7 +128,7 @@ impl Grpc {
     }
 
     /// Serves until `shutdown`. When zones are added to the configuration or removed from it, connections are closed:
-    /// sidecars read the capabilities of a driver when they start, and end when they lose their connection.
+    /// sidecars read the capabilities of a driver when they start, and end at the next call after they lost their connection.
     async fn serve(mut self, mut server: Server, shutdown: Shutdown) -> Result<(), Failure> {
         loop {
             let (stop, requested) = supervise::shutdown();

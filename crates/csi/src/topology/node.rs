@@ -50,7 +50,7 @@ struct Inner {
     again: Option<Arc<Notify>>,
     /// Whether this process has asked.
     asked: tokio::sync::Mutex<bool>,
-    /// What the kubelet was answered last; nothing after a refusal, and before it called.
+    /// What the kubelet was answered last; nothing before that.
     reported: Mutex<Option<Reported>>,
 }
 
@@ -104,12 +104,22 @@ impl NodeTopology {
                 let what = format!("the zone of node {node} is not known: {why}");
                 Err(Refusal::new(Kind::Precondition, what))
             }
+            // What was reported before is not taken back for a request that failed.
             Err(NoAnswer::Unused(why)) => {
-                info!(reason = why, "no CSINodeTopologies; this node has no zone");
-                Ok(Labels::new())
+                let labels = self.0.reported_labels();
+                info!(reason = why, ?labels, "CSINodeTopologies cannot be used");
+                Ok(labels)
             }
-            Err(NoAnswer::Missing(why, labels)) if self.0.again.is_some() || !labels.is_empty() => {
-                warn!(reason = why, ?labels, "zone of this node not known; registering without it");
+            Err(NoAnswer::Missing(why, recorded))
+                if self.0.again.is_some() || !recorded.is_empty() =>
+            {
+                let known = self.0.reported_labels();
+                let labels = if known.is_empty() { recorded } else { known };
+                warn!(
+                    reason = why,
+                    ?labels,
+                    "zone of this node not answered; reporting what is known"
+                );
                 Ok(labels)
             }
             Err(NoAnswer::Missing(why, _)) => {
@@ -118,8 +128,9 @@ impl NodeTopology {
                 Err(Refusal::new(Kind::Unavailable, what).remedy(remedy))
             }
         };
-        let reported = decided.as_ref().ok().cloned();
-        self.0.set_reported(reported.map(|labels| Reported { labels, is_answer }));
+        if let Ok(labels) = &decided {
+            self.0.report(Reported { labels: labels.clone(), is_answer });
+        }
         decided
     }
 
@@ -139,8 +150,20 @@ impl Inner {
         self.reported.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn set_reported(&self, reported: Option<Reported>) {
-        *self.reported.lock().unwrap_or_else(PoisonError::into_inner) = reported;
+    fn reported_labels(&self) -> Labels {
+        self.reported().map(|reported| reported.labels).unwrap_or_default()
+    }
+
+    /// Keeps what the kubelet is answered. It takes labels only while it registers a driver, and asks also in between, so
+    /// a change has it register again.
+    fn report(&self, now: Reported) {
+        let before = self.reported();
+        let changed = before.is_some_and(|before| before.labels != now.labels);
+        if let (true, Some(again)) = (changed, &self.again) {
+            info!(labels = ?now.labels, "zone of this node changed; registering again");
+            again.notify_one();
+        }
+        *self.reported.lock().unwrap_or_else(PoisonError::into_inner) = Some(now);
     }
 
     fn pause(&self) -> Duration {
@@ -158,12 +181,12 @@ impl Inner {
             return;
         };
         let Some(Answer::Labels(labels)) = record::answer(&found) else { return };
-        let is_known = self.reported().is_some_and(|reported| reported.labels == labels);
-        if !is_known {
-            info!(?labels, "zone of this node changed; registering again");
+        if self.reported().is_none() {
+            // It was refused before, and is tried again only after a pause.
             again.notify_one();
+            return;
         }
-        self.set_reported(Some(Reported { labels, is_answer: true }));
+        self.report(Reported { labels, is_answer: true });
     }
 
     /// The controller's answer.

@@ -43,9 +43,8 @@ type Labels = BTreeMap<String, String>;
 /// Each host of the first cluster is a zone, and a third VM runs where none is.
 fn two_zones(usual: &str) -> String {
     let vm = format!(
-        "{{name: node-3, uuid: {UUID}, host: esx-5.lab.example, hardware_version: vmx-19, disk_enable_uuid: true, \
-         nics: [{{network: nodes}}]}}",
-        UUID = UNTAGGED
+        "{{name: node-3, uuid: {UNTAGGED}, host: esx-5.lab.example, hardware_version: vmx-19, disk_enable_uuid: true, \
+         nics: [{{network: nodes}}]}}"
     );
     usual
         .replace("on: [/dc-1/host/cluster-1]", "on: [/dc-1/host/cluster-1/esx-1.lab.example]")
@@ -60,7 +59,7 @@ struct Zones {
 impl Zones {
     /// Two nodes in a zone each, and one in none; everything that the manifests have is applied.
     async fn start(labels: &str) -> Self {
-        let world = World::start_with(two_zones).await;
+        let world = Box::pin(World::start_with(two_zones)).await;
         let made = manifests::manifests(&Parameters::default()).unwrap();
         world.plane.apply(&made.values().unwrap()).unwrap();
         for (at, id) in (1..).zip([NODES[0], NODES[1], UNTAGGED]) {
@@ -294,6 +293,8 @@ async fn without_zones_a_node_registers_whatever_is_missing_and_zones_may_be_add
     let configuration = zones.world.configuration("") + CATEGORIES;
     zones.world.write("csi-vsphere.conf", &configuration);
     until("the driver registers again", 3 * BOUND, || async {
+        // Kubelets ask also in between, and take no labels then.
+        labels(&node).await?;
         let is_new = made().is_some_and(|now| Some(now) != first);
         Ok(if is_new { Wait::Done(()) } else { Wait::NotYet(node.log()) })
     })
