@@ -172,7 +172,7 @@ fn silence() -> HttpFault {
 
 #[tokio::test]
 async fn nodes_of_two_zones_get_their_labels_and_one_without_tags_the_reason() {
-    let zones = Zones::start(CATEGORIES).await;
+    let zones = Box::pin(Zones::start(CATEGORIES)).await;
     let controller = zones.controller().await;
     assert!(is_constrained(&controller).await);
     let untagged = zones.node("node-3", &[]).await;
@@ -208,7 +208,7 @@ async fn nodes_of_two_zones_get_their_labels_and_one_without_tags_the_reason() {
 async fn the_labels_of_old_configurations_are_used_and_the_go_drivers_object_as_it_is() {
     let old = "[Labels]\nzone = k8s-zone\nregion = k8s-region\ntags-interval = 1\n\
                [TopologyCategory \"k8s-region\"]\nlabel = topology.kubernetes.io/region\n";
-    let zones = Zones::start(old).await;
+    let zones = Box::pin(Zones::start(old)).await;
     let (zone, region) =
         ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/region");
     let recorded = json!([{"key": zone, "value": "zone-1"}, {"key": region, "value": "region-1"}]);
@@ -236,7 +236,7 @@ async fn the_labels_of_old_configurations_are_used_and_the_go_drivers_object_as_
 
 #[tokio::test]
 async fn a_vmotion_to_another_zone_contradicts_no_label_strands_no_volume_and_is_told() {
-    let zones = Zones::start(CATEGORIES).await;
+    let zones = Box::pin(Zones::start(CATEGORIES)).await;
     let _controller = zones.controller().await;
     let before = zones.registered("node-1").await;
     zones.label("node-1", &to_value(&before).unwrap()).await;
@@ -271,7 +271,7 @@ async fn a_vmotion_to_another_zone_contradicts_no_label_strands_no_volume_and_is
 
 #[tokio::test]
 async fn without_zones_a_node_registers_whatever_is_missing_and_zones_may_be_added_later() {
-    let zones = Zones::start("").await;
+    let zones = Box::pin(Zones::start("")).await;
     let registration = zones.world.path("registration");
     std::fs::create_dir_all(&registration).unwrap();
     let directory = format!("--registration-directory={}", registration.display());
@@ -332,7 +332,7 @@ async fn nodes_of_several_vcenters_get_the_zones_of_their_own_and_a_dead_one_del
     let text =
         usual.replace(NODES[0], OTHER).replace(NODES[1], UNTAGGED).replace("zone-1", "zone-9");
     let spec = VCenterSpec { description: Description::Text(text), ..VCenterSpec::default() };
-    let zones = Zones::start("").await;
+    let zones = Box::pin(Zones::start("")).await;
     let other = VCenter::start(&spec).await.unwrap();
     let provider = format!("vsphere://{OTHER}");
     kubelet::register(&zones.world.nodes(), "node-9", OTHER, Some(&provider)).await.unwrap();

@@ -6,7 +6,6 @@ mod worlds;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
-    time::Instant,
 };
 
 use vsphere::{inventory::Datastore, reference::Ref, types::DatastoreHostMount};
@@ -205,19 +204,14 @@ fn sizes_are_written_as_people_read_them() {
 #[test]
 fn of_five_hundred_datastores_the_emptiest_shared_one_is_found_for_ten_thousand_nodes() {
     let (stores, hosts) = large();
-    let began = Instant::now();
     let inventory = inventory(&stores, &hosts);
     let decision = decide(&inventory, &wish(10));
     let best = decision.candidates().next().map(|one| one.store.datastore.value());
     assert_eq!((decision.candidates().count(), best), (45, Some("s190")));
-    let all = began.elapsed();
     let segments = (0..10).map(|zone| segment(&format!("z{zone}"))).collect();
-    let began = Instant::now();
     let in_zones = decide(&inventory, &Wish { segments, ..wish(10) });
-    let zones = began.elapsed();
     let best = in_zones.candidates().next().unwrap();
     let segments = accessible(&inventory, &best.store.datastore);
-    println!("of 500 datastores for 10,000 nodes: {all:?}; in ten zones in order: {zones:?}");
     assert_eq!((in_zones.candidates().count(), segments.len()), (450, 9));
 }
 
