@@ -23,8 +23,15 @@ use crate::{
 /// Tests with this in their name start nodes, and so need root.
 pub(crate) const NODES: &str = "nodes::";
 
+/// How many tests of a program run at once.
+const THREADS: &str = "RUST_TEST_THREADS";
+
 /// Tests of one program at once: most of them wait for a peer most of the time.
 const AT_ONCE: &str = "4";
+
+/// Tests of one program at once where each has a lab with nodes: with four of them the machine was so busy that
+/// controllers lost their leases and ended.
+const NODE_LABS_AT_ONCE: &str = "2";
 
 /// Test programs whose labs have nodes, the longest first.
 const NODE_LABS: [&str; 4] = ["csi_deployed", "csi_storage_suite", "lab", "deployed"];
@@ -119,6 +126,9 @@ fn part(program: &TestProgram) -> Part {
         program.kind == Kind::Integration && names.contains(&program.name.as_str())
     };
     let load = if is_one_of(&NODE_LABS) {
+        if std::env::var_os(THREADS).is_none() {
+            command.env(THREADS, NODE_LABS_AT_ONCE);
+        }
         Load::Nodes
     } else if is_one_of(&WAITING) {
         Load::Waits
@@ -237,8 +247,8 @@ fn cargo(what: &str, arguments: &[&str]) -> Result<()> {
 
 /// The command with the environment of tests.
 fn command(mut command: Command) -> Command {
-    let threads = std::env::var("RUST_TEST_THREADS").unwrap_or_else(|_| AT_ONCE.to_owned());
-    command.env("RUST_TEST_THREADS", threads);
+    let threads = std::env::var(THREADS).unwrap_or_else(|_| AT_ONCE.to_owned());
+    command.env(THREADS, threads);
     if std::env::var_os("RUST_LIB_BACKTRACE").is_none() {
         // The backtrace of an error in async code is sixty lines of the runtime's own.
         command.env("RUST_LIB_BACKTRACE", "0");

@@ -204,11 +204,16 @@ fn describe(container: &ContainerStatus) -> String {
 /// The end of the logs of all containers of the driver.
 #[must_use]
 pub fn logs(lab: &Lab) -> String {
-    let printed =
-        lab.control_plane().kubectl().and_then(|mut kubectl| {
-            run(kubectl
-                .args(["--namespace", NAMESPACE, "logs", "--selector=role=vsphere-csi"])
-                .args(["--all-containers", "--prefix", "--tail=40", "--ignore-errors"]))
-        });
-    printed.unwrap_or_else(|error| format!("the driver's logs cannot be read: {error:#}"))
+    let read = |flags: &[&str]| {
+        let mut kubectl = lab.control_plane().kubectl()?;
+        run(kubectl
+            .args(["--namespace", NAMESPACE, "logs", "--selector=role=vsphere-csi"])
+            .args(["--all-containers", "--prefix", "--tail=40", "--ignore-errors"])
+            .args(flags))
+    };
+    let now = read(&[]);
+    let now = now.unwrap_or_else(|error| format!("the driver's logs cannot be read: {error:#}"));
+    // Of containers that were restarted: why they ended.
+    let before = read(&["--previous"]).unwrap_or_default();
+    format!("{now}\nbefore they were restarted:\n{before}")
 }
